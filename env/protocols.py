@@ -1,0 +1,105 @@
+"""What every environment of the registry offers to the layers above (server, agents, gymnasium, CLI)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from pydantic import BaseModel
+
+__all__ = ["Agent", "Episode", "GradeResult", "Grader", "TaskInfo"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskInfo:
+    """A task as GET /tasks lists it."""
+
+    id: str
+    name: str
+    difficulty: Literal["easy", "medium", "hard"]
+    description: str
+    active_actions: tuple[str, ...]
+    episode_length: int
+
+
+@runtime_checkable
+class Episode(Protocol):
+    """One seeded episode. Not thread-safe: its owner serialises calls."""
+
+    task: TaskInfo
+
+    @property
+    def done(self) -> bool: ...
+
+    def reset(self, seed: int | None = None) -> BaseModel:
+        """Start over (``None`` keeps the current seed) and return the first observation."""
+        ...
+
+    def step(self, action: Any) -> tuple[BaseModel, float, bool, dict[str, Any]]:
+        """Advance one step with an already validated action model.
+
+        ``info`` is JSON-ready and holds at least ``timestep``, ``metrics``, ``workload``,
+        ``masked_actions`` and ``reward_terms`` (named, signed parts that sum to the reward).
+
+        Raises:
+            EpisodeDoneError: the episode is over; nothing was changed.
+        """
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Episode metadata: the fields of the spec's ``state_model``."""
+        ...
+
+    def snapshot(self) -> Any:
+        """An opaque copy of the whole state, safe to keep while the episode goes on."""
+        ...
+
+    def restore(self, snapshot: Any) -> None:
+        """Go back to a snapshot of this episode; the future is then byte-identical."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GradeResult:
+    """A grade. ``score`` and every value of ``breakdown`` lie in [0, 1]."""
+
+    score: float
+    breakdown: dict[str, float]
+    feedback: str
+    verified: bool
+    steps: int
+
+
+class Grader(Protocol):
+    """Deterministic and stateless."""
+
+    def grade_log(
+        self, task_id: str, log: Sequence[Mapping[str, Any]], *, verified: bool = False
+    ) -> GradeResult:
+        """Grade /step replies (or their action, reward, metrics).
+
+        ``verified`` is passed as True only by a server grading its own record.
+        Raises InvalidValueError naming the entry and field of a malformed log.
+        """
+        ...
+
+    def grade_replay(
+        self,
+        task_id: str,
+        seed: int,
+        actions: Sequence[Mapping[str, Any]],
+        config: Mapping[str, Any] | None = None,
+    ) -> GradeResult:
+        """Run the episode again from (task, seed, actions) and grade what happened (verified)."""
+        ...
+
+
+class Agent(Protocol):
+    """A policy. One instance plays one episode at a time; ``reset`` starts the next."""
+
+    def reset(self) -> None: ...
+
+    def act(self, observation: Any) -> Any:
+        """Map an observation model to an action model."""
+        ...
