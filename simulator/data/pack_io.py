@@ -1,0 +1,87 @@
+"""Read and write trace packs (Parquet, snappy). The only module here that needs pyarrow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from inferencegym.errors import TracePackError
+from simulator.data.pack_schema import AXES, GRID_SHAPE, VALUE_COLUMNS, PackMetadata
+
+__all__ = ["DEFAULT_PACK_PATH", "TracePack", "axis_columns", "read_pack", "write_pack"]
+
+DEFAULT_PACK_PATH = Path(__file__).with_name("traces_llama3_8b.parquet")
+
+Grid = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class TracePack:
+    """A pack in memory: one float64 array of ``GRID_SHAPE`` per value column, and the metadata."""
+
+    columns: Mapping[str, Grid]
+    metadata: PackMetadata
+
+
+def axis_columns() -> dict[str, npt.NDArray[Any]]:
+    """The five axis columns of the full grid, in row order (float64 for ``kv_budget``, else int32)."""
+    meshes = np.meshgrid(*(np.asarray(values) for _, values in AXES), indexing="ij")
+    kinds = (np.float64 if name == "kv_budget" else np.int32 for name, _ in AXES)
+    return {
+        name: mesh.ravel().astype(kind) for (name, _), mesh, kind in zip(AXES, meshes, kinds, strict=True)
+    }
+
+
+def write_pack(path: Path, pack: TracePack) -> None:
+    """Write a pack. Raises ``TracePackError`` when a column is missing, misshapen or not finite."""
+    arrays: dict[str, npt.NDArray[Any]] = axis_columns()
+    for name in VALUE_COLUMNS:
+        arrays[name] = _checked(name, pack.columns).ravel()
+    table = pa.table(arrays).replace_schema_metadata(pack.metadata.to_parquet())
+    pq.write_table(table, path, compression="snappy")
+
+
+def read_pack(path: Path | str) -> TracePack:
+    """Read a pack and hold it to the schema.
+
+    Raises ``TracePackError`` when the file is missing or no Parquet, when a column is missing, when the
+    rows are not the full grid in C order, or when a value is not finite.
+    """
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise TracePackError(
+            f"trace pack {str(path)!r} cannot be read: {error}.",
+            "Name a Parquet file written by python -m simulator.data.build_traces.",
+        ) from None
+    metadata = PackMetadata.from_parquet_schema(table.schema)
+    absent = [name for name in (*dict(AXES), *VALUE_COLUMNS) if name not in table.column_names]
+    if absent:
+        raise TracePackError(f"trace pack {str(path)!r} lacks the columns {', '.join(absent)}.")
+    for name, expected in axis_columns().items():
+        if not np.array_equal(table.column(name).to_numpy(), expected):
+            raise TracePackError(
+                f"trace pack {str(path)!r}: column {name!r} is not the full grid in C order.",
+                f"It needs {expected.size} rows over the axes {', '.join(dict(AXES))}.",
+            )
+    columns = {name: table.column(name).to_numpy().reshape(GRID_SHAPE) for name in VALUE_COLUMNS}
+    return TracePack({name: _checked(name, columns) for name in VALUE_COLUMNS}, metadata)
+
+
+def _checked(name: str, columns: Mapping[str, Grid]) -> Grid:
+    """The named column as float64, contiguous, after checks of presence, shape and finiteness."""
+    if name not in columns:
+        raise TracePackError(f"trace pack: value column {name!r} is missing.")
+    values = np.ascontiguousarray(columns[name], dtype=np.float64)
+    if values.shape != GRID_SHAPE:
+        raise TracePackError(f"{name}: shape {values.shape} is not allowed; allowed: {GRID_SHAPE}.")
+    if not np.isfinite(values).all():
+        raise TracePackError(f"{name}: NaN or infinity is not allowed; allowed: finite values.")
+    return values
