@@ -1,23 +1,24 @@
-"""Read and write trace packs (Parquet, snappy). The only module here that needs pyarrow."""
+"""Read and write trace packs (Parquet, snappy). The only module of the simulator that needs pyarrow."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from inferencegym.errors import TracePackError
 from simulator.data.pack_schema import AXES, GRID_SHAPE, VALUE_COLUMNS, PackMetadata
 
 __all__ = ["DEFAULT_PACK_PATH", "TracePack", "axis_columns", "read_pack", "write_pack"]
 
 DEFAULT_PACK_PATH = Path(__file__).with_name("traces_llama3_8b.parquet")
+
+pa: Any = import_module("pyarrow")  # pyarrow ships no type information
+pq: Any = import_module("pyarrow.parquet")
 
 Grid = npt.NDArray[np.float64]
 
