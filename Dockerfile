@@ -1,0 +1,26 @@
+# CPU only, no compiler and no apt step: every dependency is a wheel.
+FROM python:3.11-slim AS build
+WORKDIR /build
+COPY requirements.txt ./
+RUN python -m venv /opt/venv
+RUN /opt/venv/bin/python -m pip install --no-cache-dir --disable-pip-version-check -r requirements.txt
+
+FROM python:3.11-slim
+LABEL org.opencontainers.image.title="InferenceGym" org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /opt/venv /opt/venv
+WORKDIR /app
+# Folder by folder, so that the same image results where .dockerignore is not sent along (`openenv push`).
+COPY inferencegym ./inferencegym
+COPY simulator ./simulator
+COPY env ./env
+COPY grader ./grader
+COPY agents ./agents
+COPY server ./server
+COPY openenv.yaml README.md ./
+# A numeric user needs no account in the image; libraries that write caches find a home they may write to.
+ENV PATH=/opt/venv/bin:$PATH HOME=/tmp PYTHONUNBUFFERED=1 PORT=7860
+USER 1000:1000
+EXPOSE 7860
+HEALTHCHECK --interval=30s --timeout=5s --start-period=20s --retries=3 \
+  CMD ["python", "-c", "import os, urllib.request as u; u.urlopen(f'http://127.0.0.1:{os.environ[\"PORT\"]}/health', timeout=4)"]
+CMD ["python", "-m", "server.app"]

@@ -1,0 +1,7 @@
+"""InferenceGym: reinforcement-learning environments for running LLM inference."""
+
+from __future__ import annotations
+
+__all__ = ["__version__"]
+
+__version__ = "0.1.0"
