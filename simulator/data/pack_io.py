@@ -30,6 +30,17 @@ class TracePack:
     columns: Mapping[str, Grid]
     metadata: PackMetadata
 
+    @property
+    def step_ms(self) -> Grid:
+        """Verify-step time, (batch, spec_length, quant_tier, prompt): it does not depend on kv_budget."""
+        expected = self.metadata.reference_tokens_per_step()
+        return self.columns["tpot_ms"][:, 0] * expected[None, :, None, None]
+
+    @property
+    def prefill_ms(self) -> Grid:
+        """Prefill of one prompt, (quant_tier, prompt): it depends on nothing else."""
+        return (self.columns["ttft_p50_ms"][:, 0] - 0.5 * self.step_ms)[0, 0]
+
 
 def axis_columns() -> dict[str, npt.NDArray[Any]]:
     """The five axis columns of the full grid, in row order (float64 for ``kv_budget``, else int32)."""

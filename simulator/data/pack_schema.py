@@ -116,6 +116,9 @@ class PackMetadata:
     reference_output_tokens: int
     reference_acceptance_rate: float
     tier_names: tuple[str, ...]
+    tier_kernels: tuple[str, ...]
+    """Matrix kernels that each tier was timed with (``bfloat16``, ``int8_wo``, …) and, where the library
+    has no timing, how they were estimated."""
     weights_bytes: tuple[float, ...]
     kv_pool_tokens: tuple[int, ...]
     """Tokens of the whole deployable KV pool (``kv_budget`` = 1)."""
