@@ -217,7 +217,7 @@ class MeasuredKernels:
                     gemm_quant_mode=mode,
                 )
                 engine.predict_decode_latency(1, MAX_BATCHED_TOKENS)
-            except Exception:  # the library raises many types for "no such timing"
+            except (RuntimeError, ValueError, LookupError, OSError):  # bases of the library's own errors
                 _log.debug("no %s timings on %s/%s", mode, self._system, self._backend, exc_info=True)
                 continue
             return mode, engine

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from inferencegym.errors import TracePackError
 from simulator.data.pack_schema import AXES, GRID_SHAPE, VALUE_COLUMNS, PackMetadata
 
