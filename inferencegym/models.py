@@ -161,8 +161,12 @@ class MetricsSnapshot(BaseModel):
     cost_per_1k: float = Field(ge=0.0, description="US cents per 1,000 tokens processed (prompt + output).")
     spec_accept_rate: float = Field(ge=0.0, le=1.0, description="Draft acceptance; 0 when spec_length is 0.")
     eviction_events: int = Field(ge=0, description="Sequences preempted for lack of KV memory.")
-    slo_violations: float = Field(
-        ge=0.0, le=1.0, description="Share of requests due this second that missed their TTFT SLO."
+    slo_violations: int = Field(
+        ge=0,
+        description="Requests past their TTFT SLO this second: served late, waiting or rejected; x5 on OOM.",
+    )
+    slo_violation_rate: float = Field(
+        ge=0.0, le=1.0, description="slo_violations as a share of the requests due this second."
     )
     oom: bool = Field(description="The configuration did not fit the GPU; nothing was served.")
 

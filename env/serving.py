@@ -1,0 +1,327 @@
+"""InferenceGym/Serving-v0: an agent tunes one LLM engine every simulated second.
+
+The core environment: no web framework, no OpenEnv. See :class:`InferenceEnv`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any, cast
+
+import numpy as np
+from pydantic import ValidationError
+
+from env.protocols import TaskInfo
+from env.reward import RewardFunction
+from env.serving_tasks import RewardWeights, get_task, load_calibration
+from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InvalidValueError
+from inferencegym.models import PriorityDistribution, RewardConfig, ServeAction, ServeObservation
+from simulator.physics import prompt_bucket
+from simulator.serving_engine import EngineModel, Knobs, SecondResult, ServingEngine
+from simulator.trace_sim import TraceSimulator, shared_simulator
+from simulator.workload import BURST, WorkloadGenerator
+
+__all__ = ["InferenceEnv", "describe", "make_env"]
+
+_SEED_LIMIT = 2**63
+
+
+class InferenceEnv:
+    """One episode of LLM serving control.
+
+    **Description.** A deployment of Llama-3-8B on A100s serves traffic that it does not choose. Every second
+    the agent sets the knobs of one engine; queue, KV cache and running sequences carry over. ``replicas``
+    identical engines share the arrivals round robin, and one of them is simulated.
+
+    **Action space.** :class:`~inferencegym.models.ServeAction`: kv_budget, spec_length, batch_size,
+    prefill_disagg, quant_tier. Knobs that a task does not open are held at their defaults and named in
+    ``info["masked_actions"]``.
+
+    **Observation space.** :class:`~inferencegym.models.ServeObservation`, 12 fields with units and bounds.
+
+    **Rewards.** In [-1, 1]; see :mod:`env.reward`. ``info["reward_terms"]`` holds the signed parts.
+
+    **Starting state.** One second of traffic served with the default action by an engine that was empty.
+
+    **Episode end.** Truncated after 200 steps; never terminated. A further step raises.
+
+    **Arguments.** ``simulator`` (trace pack), ``task_id``, ``seed`` (int, 0 to 2**63 - 1) and ``config``
+    (a :class:`~inferencegym.models.RewardConfig` or mapping that overrides reward weights).
+
+    **Version history.** v0: first release.
+    """
+
+    def __init__(
+        self,
+        simulator: TraceSimulator,
+        task_id: str,
+        seed: int = 42,
+        config: RewardConfig | Mapping[str, Any] | None = None,
+    ) -> None:
+        task = get_task(task_id)
+        self.simulator = simulator
+        self.task: TaskInfo = task.info
+        self.episode_id = ""
+        self.weights = _weights(task.weights, config)
+        self._workload = task.workload
+        self._masked = task.masked_actions
+        self._keep = {name: name not in self._masked for name in ServeAction.model_fields}
+        self._model = EngineModel(simulator.table, self._workload)
+        self._generator = WorkloadGenerator(self._workload, self.task.episode_length)
+        self._reward = RewardFunction(
+            self.weights,
+            load_calibration()[task_id]["max_tokens_per_s"],
+            self._workload.primary_slo_ms,
+            self._workload.memory_limit_gb,
+        )
+        self._seed = _checked_seed(seed)
+        self._engine: ServingEngine | None = None
+        self._step_count = 0
+        self._cost_so_far = 0.0
+        self._cumulative_reward = 0.0
+
+    # --- episode -------------------------------------------------------------------------------------------
+
+    def reset(self, seed: int | None = None) -> ServeObservation:
+        """Start over with ``seed`` (``None``: the current one) and return the first observation."""
+        if seed is not None:
+            self._seed = _checked_seed(seed)
+        traffic = self._generator.episode(np.random.default_rng(self._seed))
+        self._jitter: list[list[float]] = traffic.jitter.tolist()
+        self._rate: list[float] = traffic.rate_ema_rps.tolist()
+        self._prompt: list[float] = traffic.prompt_ema_tokens.tolist()
+        self._mix: list[list[float]] = traffic.mix.tolist()
+        self._phase: list[int] = traffic.phase_index.tolist()
+        self._traffic = traffic
+        self._engine = ServingEngine(self._model, traffic)
+        self._step_count = 0
+        self._cost_so_far = 0.0
+        self._cumulative_reward = 0.0
+        return self._observe(self._measure(self._engine.serve(Knobs())))
+
+    def step(
+        self, action: ServeAction | Mapping[str, Any]
+    ) -> tuple[ServeObservation, float, bool, dict[str, Any]]:
+        """Serve one second under ``action``.
+
+        Raises:
+            InvalidValueError: a mapping with a bad field; nothing changed.
+            EpisodeNotStartedError, EpisodeDoneError: wrong time to step; nothing changed.
+        """
+        engine = self._engine
+        if engine is None:
+            raise EpisodeNotStartedError("This episode has not been reset.", "Call reset() first.")
+        if self.done:
+            raise EpisodeDoneError(
+                f"The episode ended after {self._step_count} steps.", "Call reset() to start a new one."
+            )
+        if not isinstance(action, ServeAction):
+            action = parse_action(action)
+        result = self._measure(engine.serve(self._knobs(action)))
+        self._step_count += 1
+        self._cost_so_far += result.cost_per_1k
+        terms = self._reward(
+            result.tokens_per_s,
+            result.ttft_p50_ms,
+            result.violation_rate,
+            result.memory_gb,
+            result.cost_per_1k,
+        )
+        reward = terms[0] + terms[1] + terms[2] + terms[3]
+        self._cumulative_reward += reward
+        info = {
+            "timestep": self._step_count,
+            "metrics": _metrics(result),
+            "workload": self._workload_state(result),
+            "masked_actions": list(self._masked),
+            "reward_terms": terms._asdict(),
+            "requests": {
+                "arrived": result.arrived,
+                "finished": result.finished,
+                "dropped": result.dropped,
+                "waiting": result.queue_depth,
+                "running": result.running,
+            },
+        }
+        return self._observe(result), reward, self.done, info
+
+    @property
+    def done(self) -> bool:
+        """Whether the episode has ended (always by truncation)."""
+        return self._step_count >= self.task.episode_length
+
+    def state(self) -> dict[str, Any]:
+        """Episode metadata: the fields of :class:`~inferencegym.models.EpisodeState`."""
+        if self._engine is None:
+            raise EpisodeNotStartedError("This episode has not been reset.", "Call reset() first.")
+        return {
+            "session_id": "",
+            "episode_id": self.episode_id or f"{self.task.id}-{self._seed}",
+            "task_id": self.task.id,
+            "seed": self._seed,
+            "step_count": self._step_count,
+            "cumulative_reward": self._cumulative_reward,
+            "done": self.done,
+            "workload_phase": self._traffic.phase(self._step_count),
+        }
+
+    def snapshot(self) -> dict[str, Any]:
+        """Copy of the whole episode; keep it as long as you like."""
+        if self._engine is None:
+            raise EpisodeNotStartedError("This episode has not been reset.", "Call reset() first.")
+        return {
+            "seed": self._seed,
+            "engine": self._engine.snapshot(),
+            "step_count": self._step_count,
+            "cost_so_far": self._cost_so_far,
+            "cumulative_reward": self._cumulative_reward,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Back to a snapshot of an episode of the same task; what follows is byte-identical."""
+        if self._engine is None or self._seed != snapshot["seed"]:
+            self.reset(snapshot["seed"])
+        cast("ServingEngine", self._engine).restore(snapshot["engine"])
+        self._step_count = snapshot["step_count"]
+        self._cost_so_far = snapshot["cost_so_far"]
+        self._cumulative_reward = snapshot["cumulative_reward"]
+
+    # --- parts ---------------------------------------------------------------------------------------------
+
+    def _knobs(self, action: ServeAction) -> Knobs:
+        """The action with locked knobs at their defaults."""
+        keep, locked = self._keep, Knobs()
+        return Knobs(
+            action.kv_budget if keep["kv_budget"] else locked.kv_budget,
+            action.spec_length if keep["spec_length"] else locked.spec_length,
+            action.batch_size if keep["batch_size"] else locked.batch_size,
+            action.prefill_disagg if keep["prefill_disagg"] else locked.prefill_disagg,
+            int(action.quant_tier) if keep["quant_tier"] else locked.quant_tier,
+        )
+
+    def _measure(self, result: SecondResult) -> SecondResult:
+        """Put the measurement jitter of this second on the latencies."""
+        p50, p99, tpot = self._jitter[cast("ServingEngine", self._engine).second - 1]
+        median = result.ttft_p50_ms * p50
+        return result._replace(
+            ttft_p50_ms=median,
+            ttft_p99_ms=max(median, result.ttft_p99_ms * p99),
+            tpot_ms=result.tpot_ms * tpot,
+        )
+
+    def _observe(self, result: SecondResult) -> ServeObservation:
+        now = self._step_count
+        return ServeObservation.model_construct(
+            _OBSERVATION_FIELDS,
+            queue_depth=result.queue_depth,
+            mean_prompt_len=self._prompt[now],
+            arrival_rate=self._rate[now],
+            kv_cache_occupancy=result.kv_occupancy,
+            ttft_p50_ms=result.ttft_p50_ms,
+            tpot_p50_ms=result.tpot_ms,
+            slo_violation_rate=result.violation_rate,
+            gpu_memory_used_gb=result.memory_gb,
+            spec_accept_rate=result.accept_rate,
+            priority_distribution=self._priority(now),
+            timestep=now,
+            cost_so_far=self._cost_so_far,
+        )
+
+    def _priority(self, now: int) -> PriorityDistribution:
+        interactive, batch, best_effort = self._mix[now]
+        return PriorityDistribution.model_construct(
+            interactive=interactive, batch=batch, best_effort=best_effort
+        )
+
+    def _workload_state(self, result: SecondResult) -> dict[str, Any]:
+        """Fields of WorkloadState for the second just served."""
+        now = self._step_count
+        interactive, batch, best_effort = self._mix[now]
+        return {
+            "arrival_rate": self._rate[now],
+            "mean_prompt_len": self._prompt[now],
+            "prompt_len_bucket": prompt_bucket(self._prompt[now]),
+            "queue_depth": result.queue_depth,
+            "priority_distribution": {
+                "interactive": interactive,
+                "batch": batch,
+                "best_effort": best_effort,
+            },
+            "is_burst": self._phase[now] == BURST,
+            "phase": self._traffic.phase(now),
+        }
+
+
+_OBSERVATION_FIELDS = set(ServeObservation.model_fields)
+
+
+def _metrics(result: SecondResult) -> dict[str, Any]:
+    """Fields of MetricsSnapshot."""
+    return {
+        "ttft_p50_ms": result.ttft_p50_ms,
+        "ttft_p99_ms": result.ttft_p99_ms,
+        "tpot_ms": result.tpot_ms,
+        "tokens_per_sec": result.tokens_per_s,
+        "gpu_memory_gb": result.memory_gb,
+        "cost_per_1k": result.cost_per_1k,
+        "spec_accept_rate": result.accept_rate,
+        "eviction_events": result.evictions,
+        "slo_violations": result.violations,
+        "slo_violation_rate": result.violation_rate,
+        "oom": result.oom,
+    }
+
+
+def parse_action(action: Mapping[str, Any]) -> ServeAction:
+    """Validate a mapping. Raises InvalidValueError that names the first bad field."""
+    try:
+        return ServeAction.model_validate(action)
+    except ValidationError as error:
+        raise _as_invalid_value("action", error) from None
+
+
+def _weights(default: RewardWeights, config: RewardConfig | Mapping[str, Any] | None) -> RewardWeights:
+    """Task weights with the overrides of ``config``."""
+    if config is None:
+        return default
+    if not isinstance(config, RewardConfig):
+        try:
+            config = RewardConfig.model_validate(config)
+        except ValidationError as error:
+            raise _as_invalid_value("config", error) from None
+    weights = replace(default, **config.model_dump(exclude_none=True))
+    total = sum(asdict(weights).values())
+    if total > 1.0 + 1e-9:
+        raise InvalidValueError(
+            "config", asdict(weights), "weights whose sum is at most 1, so that rewards stay in [-1, 1]"
+        )
+    return weights
+
+
+def _as_invalid_value(prefix: str, error: ValidationError) -> InvalidValueError:
+    detail = error.errors()[0]
+    field = ".".join([prefix, *(str(part) for part in detail["loc"])])
+    return InvalidValueError(field, detail.get("input"), detail["msg"])
+
+
+def _checked_seed(seed: Any) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < _SEED_LIMIT:
+        raise InvalidValueError("seed", seed, f"a whole number from 0 to {_SEED_LIMIT - 1}")
+    return int(seed)
+
+
+def make_env(task_id: str, seed: int = 42, config: Mapping[str, Any] | None = None) -> InferenceEnv:
+    """An environment over the shipped trace pack (the registry's factory). Call ``reset()`` next."""
+    return InferenceEnv(shared_simulator(), task_id, seed, config)
+
+
+def describe() -> dict[str, Any]:
+    """This environment's part of GET /info: reward weights and provenance of the physics."""
+    tasks = {task_id: get_task(task_id) for task_id in load_calibration() if task_id.startswith("task")}
+    return {
+        "reward_weights": {task_id: asdict(task.weights) for task_id, task in tasks.items()},
+        "workloads": {task_id: task.workload.model_dump(mode="json") for task_id, task in tasks.items()},
+        "trace_pack": asdict(shared_simulator().table.metadata),
+        "calibration": load_calibration(),
+    }

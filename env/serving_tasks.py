@@ -1,0 +1,114 @@
+"""The three tasks of InferenceGym/Serving-v0: what is asked, which knobs are free, how steps are weighed.
+
+Traffic and service levels are in ``simulator/data/workload_configs.json``; measured normalisers in
+``env/calibration.json`` (written by ``python -m grader.calibrate``).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from env.protocols import TaskInfo
+from inferencegym.errors import UnknownNameError
+from inferencegym.models import DEFAULT_EPISODE_LENGTH, ServeAction
+from simulator.workload_config import WorkloadConfig, get_workload
+
+__all__ = ["CALIBRATION_PATH", "TASKS", "RewardWeights", "ServingTask", "get_task", "load_calibration"]
+
+CALIBRATION_PATH = Path(__file__).with_name("calibration.json")
+
+
+@dataclass(frozen=True, slots=True)
+class RewardWeights:
+    """Weights of reward = alpha*T - beta*L - gamma*V - delta*C."""
+
+    alpha: float = 0.40
+    beta: float = 0.25
+    gamma: float = 0.25
+    delta: float = 0.10
+
+
+@dataclass(frozen=True, slots=True)
+class ServingTask:
+    """A task: its public description, its reward weights, its workload."""
+
+    info: TaskInfo
+    weights: RewardWeights
+
+    @property
+    def workload(self) -> WorkloadConfig:
+        return get_workload(self.info.id)
+
+    @property
+    def masked_actions(self) -> tuple[str, ...]:
+        """Knobs that this task holds at their defaults."""
+        return tuple(name for name in ServeAction.model_fields if name not in self.info.active_actions)
+
+
+def _task(
+    task_id: str,
+    name: str,
+    difficulty: Literal["easy", "medium", "hard"],
+    description: str,
+    active: tuple[str, ...],
+    weights: RewardWeights,
+) -> ServingTask:
+    info = TaskInfo(task_id, name, difficulty, description, active, DEFAULT_EPISODE_LENGTH)
+    return ServingTask(info, weights)
+
+
+_SERVING_TASKS = {
+    task.info.id: task
+    for task in (
+        _task(
+            "task1",
+            "Static Uniform",
+            "easy",
+            "Ten short prompts a second, each wanting about a thousand tokens back: more than the engine can "
+            "give. Find the batch size and KV budget that produce the most tokens without running out of "
+            "memory. Scored on throughput.",
+            ("kv_budget", "batch_size"),
+            RewardWeights(),
+        ),
+        _task(
+            "task2",
+            "Bursty ShareGPT",
+            "medium",
+            "Chat traffic with log-normal prompt lengths and bursts to 80 requests a second every 30 seconds. "
+            "Keep the median time to first token far below 300 ms and reserve no more than 36 GB. "
+            "Scored half on TTFT, half on peak memory.",
+            ("kv_budget", "batch_size", "spec_length"),
+            RewardWeights(gamma=0.30),
+        ),
+        _task(
+            "task3",
+            "Adversarial Multi-Tenant",
+            "hard",
+            "Three priority classes, short chats mixed with documents of thousands of tokens, and a tenfold "
+            "burst every 120 seconds that comes when it likes. Serve the burst, spend little in between. "
+            "Scored on throughput, SLO compliance, cost and stability.",
+            ("kv_budget", "batch_size", "spec_length", "prefill_disagg", "quant_tier"),
+            RewardWeights(gamma=0.35, delta=0.15),
+        ),
+    )
+}
+
+TASKS: dict[str, TaskInfo] = {task_id: task.info for task_id, task in _SERVING_TASKS.items()}
+"""Tasks by id, easiest first."""
+
+
+def get_task(task_id: str) -> ServingTask:
+    """A task by id. Raises UnknownNameError with near matches."""
+    if task_id not in _SERVING_TASKS:
+        raise UnknownNameError("task_id", task_id, _SERVING_TASKS)
+    return _SERVING_TASKS[task_id]
+
+
+@cache
+def load_calibration() -> dict[str, Any]:
+    """Measured anchors by task id: floor, optimum and highest tokens/s, with their provenance."""
+    return json.loads(CALIBRATION_PATH.read_text())

@@ -1,0 +1,242 @@
+"""Steady-state answers from the trace table: what does this engine do under this load?
+
+:class:`TraceSimulator` evaluates one action against one workload state, or N against N in a single call.
+It solves for the operating point (Little's law with the table's latencies); the transient second by second
+is :mod:`simulator.serving_engine`. Both read the same table and the same formulas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+
+from inferencegym.errors import InvalidValueError
+from inferencegym.models import MetricsSnapshot, ServeAction, WorkloadState
+from simulator import physics
+from simulator.data.pack_schema import SPEC_LENGTHS
+from simulator.trace_table import DEFAULT_PACK_PATH, TraceTable, load_trace_table
+
+__all__ = ["TraceSimulator", "shared_simulator"]
+
+FloatArray = npt.NDArray[np.float64]
+
+JITTER_SIGMA = 0.05
+"""Relative standard deviation of Gaussian measurement jitter on ttft_p50, ttft_p99 and tpot."""
+
+_FIXED_POINT_ROUNDS = 60
+_TTFT_SLO_MS = 500.0
+_MAX_WAIT_S = 200.0
+"""Longest wait reported, s: an episode. A queue that is not served would wait for ever."""
+
+
+class TraceSimulator:
+    """Steady-state simulator of one engine.
+
+    Args:
+        trace_path: a trace pack (Parquet).
+        seed: of the jitter generator.
+        output_tokens: mean output length; default: the pack's reference.
+        replicas: engines that share ``workload.arrival_rate`` equally.
+        base_acceptance_rate: of drafts; default: the pack's reference.
+        ttft_slo_ms: objective that ``slo_violation_rate`` counts against.
+        jitter: switch the measurement jitter off with False.
+    """
+
+    def __init__(
+        self,
+        trace_path: str | Path = DEFAULT_PACK_PATH,
+        seed: int = 42,
+        *,
+        output_tokens: float | None = None,
+        replicas: int = 1,
+        base_acceptance_rate: float | None = None,
+        ttft_slo_ms: float = _TTFT_SLO_MS,
+        jitter: bool = True,
+    ) -> None:
+        self.table: TraceTable = load_trace_table(Path(trace_path))
+        pack = self.table.metadata
+        self.output_tokens = float(output_tokens or pack.reference_output_tokens)
+        self.replicas = replicas
+        self.base_acceptance_rate = (
+            pack.reference_acceptance_rate if base_acceptance_rate is None else base_acceptance_rate
+        )
+        self.ttft_slo_ms = ttft_slo_ms
+        self._jitter = jitter
+        self.reset_seed(seed)
+
+    def reset_seed(self, seed: int) -> None:
+        """Start the jitter sequence again from ``seed``."""
+        self._rng = np.random.default_rng(seed)
+
+    @overload
+    def simulate(self, action: ServeAction, workload: WorkloadState) -> MetricsSnapshot: ...
+
+    @overload
+    def simulate(
+        self, action: Sequence[ServeAction], workload: Sequence[WorkloadState]
+    ) -> list[MetricsSnapshot]: ...
+
+    def simulate(
+        self,
+        action: ServeAction | Sequence[ServeAction],
+        workload: WorkloadState | Sequence[WorkloadState],
+    ) -> MetricsSnapshot | list[MetricsSnapshot]:
+        """Metrics of the operating point. Never raises on valid input: out of memory is data.
+
+        Given two sequences of equal length N it answers N pairs in one vectorised call.
+        """
+        if isinstance(action, ServeAction) and isinstance(workload, WorkloadState):
+            return self._simulate_many([action], [workload])[0]
+        if isinstance(action, ServeAction) or isinstance(workload, WorkloadState):
+            raise InvalidValueError("workload", type(workload).__name__, "one pair, or two sequences")
+        if len(action) != len(workload):
+            raise InvalidValueError("workload", len(workload), f"{len(action)} entries, one for each action")
+        return self._simulate_many(action, workload)
+
+    def _simulate_many(
+        self, actions: Sequence[ServeAction], workloads: Sequence[WorkloadState]
+    ) -> list[MetricsSnapshot]:
+        columns = self._operating_points(actions, workloads)
+        if self._jitter:
+            noise = np.maximum(1.0 + JITTER_SIGMA * self._rng.standard_normal((len(actions), 3)), 0.5)
+            for index, name in enumerate(("ttft_p50_ms", "ttft_p99_ms", "tpot_ms")):
+                columns[name] = columns[name] * noise[:, index]
+            columns["ttft_p99_ms"] = np.maximum(columns["ttft_p99_ms"], columns["ttft_p50_ms"])
+        lists = {name: values.tolist() for name, values in columns.items()}
+        return [
+            MetricsSnapshot(
+                **{name: values[i] for name, values in lists.items() if name not in _WHOLE},
+                **{name: int(lists[name][i]) for name in _WHOLE},
+            )
+            for i in range(len(actions))
+        ]
+
+    def _operating_points(
+        self, actions: Sequence[ServeAction], workloads: Sequence[WorkloadState]
+    ) -> dict[str, npt.NDArray[np.float64] | npt.NDArray[np.bool_]]:
+        """Columns of MetricsSnapshot, each of shape (N,), without jitter."""
+        pack = self.table.metadata
+        kv = np.array([a.kv_budget for a in actions])
+        gamma = np.array([float(a.spec_length) for a in actions])
+        cap = np.array([float(a.batch_size) for a in actions])
+        tier = np.array([int(a.quant_tier) for a in actions])
+        disagg = np.array([a.prefill_disagg for a in actions])
+        rate = np.array([w.arrival_rate for w in workloads]) / self.replicas
+        prompt = np.array([w.mean_prompt_len for w in workloads])
+        bucket = np.array([float(w.prompt_len_bucket) for w in workloads])
+        queue = np.array([float(w.queue_depth) for w in workloads])
+
+        pool_tokens = kv * np.asarray(pack.kv_pool_tokens, dtype=np.float64)[tier]
+        memory = physics.memory_gb(
+            np.asarray(pack.weights_bytes)[tier],
+            pack.fixed_bytes,
+            pack.sampler_bytes_per_row,
+            cap,
+            gamma,
+            pool_tokens * pack.kv_bytes_per_token,
+        )
+        oom = memory > pack.memory_limit_gb
+        acceptance = np.where(
+            gamma > 0, physics.acceptance_rate(self.base_acceptance_rate, bucket, gamma), 0.0
+        )
+        per_step = physics.tokens_per_verify_step(acceptance, gamma)
+        fits = physics.sequences_that_fit(pool_tokens, prompt, self.output_tokens)
+        limit = np.minimum(cap, np.maximum(fits, 1.0))
+
+        spec_index = np.array([SPEC_LENGTHS.index(a.spec_length) for a in actions])
+        running, step_ms, prefill_ms = self._solve(
+            spec_index, tier, kv, prompt, rate, queue, limit, per_step, disagg
+        )
+        stall = np.where(disagg, 0.0, physics.prefill_stall_ms(running, prefill_ms, self.output_tokens))
+        tpot = step_ms / per_step + stall
+        prefill_bound = 1000.0 / prefill_ms
+        served = np.minimum(1000.0 * running / (tpot * self.output_tokens), prefill_bound)
+        transfer = np.where(
+            disagg, 1000.0 * prompt * pack.kv_bytes_per_token / (pack.kv_link_gb_per_s * 1e9), 0.0
+        )
+        wait_ms = 1000.0 * np.minimum(queue / np.maximum(served, 1e-9), _MAX_WAIT_S)
+        in_flight = np.where(disagg, 0.0, step_ms)
+        ttft_p50 = 0.5 * wait_ms + prefill_ms + transfer + 0.5 * in_flight
+        ttft_p99 = 0.99 * wait_ms + prefill_ms + transfer + 0.99 * in_flight
+        wanted = np.minimum(np.where(queue > 0, cap, rate * tpot * self.output_tokens / 1000.0), cap)
+        evictions = np.where(wanted > fits, np.ceil(wanted - fits), 0.0)
+        tokens = np.where(oom, 0.0, served * self.output_tokens)
+        processed = np.where(oom, 0.0, served * (self.output_tokens + prompt))
+        missed = np.where(oom, 1.0, self._missed_share(ttft_p50, wait_ms))
+        due = queue + rate
+        return {
+            "ttft_p50_ms": ttft_p50,
+            "ttft_p99_ms": ttft_p99,
+            "tpot_ms": tpot,
+            "tokens_per_sec": tokens,
+            "gpu_memory_gb": np.minimum(memory, pack.memory_limit_gb),
+            "cost_per_1k": np.asarray(
+                physics.cost_cents_per_1k(
+                    pack.cents_per_gpu_hour, 1.0 + disagg, processed, pack.cost_cap_cents_per_1k
+                )
+            ),
+            "spec_accept_rate": acceptance,
+            "eviction_events": np.where(oom, 0.0, evictions),
+            "slo_violations": np.rint(missed * due * np.where(oom, 5.0, 1.0)),
+            "slo_violation_rate": missed,
+            "oom": oom,
+        }
+
+    def _solve(
+        self,
+        spec_index: npt.NDArray[np.intp],
+        tier: npt.NDArray[np.intp],
+        kv: FloatArray,
+        prompt: FloatArray,
+        rate: FloatArray,
+        queue: FloatArray,
+        limit: FloatArray,
+        per_step: FloatArray,
+        disagg: npt.NDArray[np.bool_],
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Running sequences by Little's law, with the step and prefill times there.
+
+        ``running = min(limit, rate * output * TPOT(running))``, by damped iteration; all of ``limit`` when
+        a queue is waiting.
+        """
+        running = np.where(queue > 0, limit, np.minimum(limit, 1.0))
+        # The table was measured at a context of prompt + reference output / 2.
+        length = prompt + 0.5 * (self.output_tokens - self.table.metadata.reference_output_tokens)
+        step_ms = np.empty_like(running)
+        prefill_ms = np.empty_like(running)
+        groups = [(g, q) for g in set(spec_index.tolist()) for q in set(tier.tolist())]
+        for _ in range(_FIXED_POINT_ROUNDS):
+            for g, q in groups:
+                at = np.flatnonzero((spec_index == g) & (tier == q))
+                if at.size == 0:
+                    continue
+                step_ms[at] = self.table.interpolate(g, q, running[at], kv[at], length[at])[:, -2]
+                prefill_ms[at] = self.table.interpolate(g, q, running[at], kv[at], prompt[at])[:, -1]
+            stall = np.where(disagg, 0.0, physics.prefill_stall_ms(running, prefill_ms, self.output_tokens))
+            wanted = rate * self.output_tokens * (step_ms / per_step + stall) / 1000.0
+            target = np.where(queue > 0, limit, np.clip(wanted, 1e-3, limit))
+            if np.allclose(target, running, rtol=1e-9, atol=1e-9):
+                break
+            running = 0.5 * running + 0.5 * target
+        return running, step_ms, prefill_ms
+
+    def _missed_share(self, ttft_p50: FloatArray, wait_ms: FloatArray) -> FloatArray:
+        """Share of requests past the objective: waits are uniform from 0 to ``wait_ms``."""
+        base = ttft_p50 - 0.5 * wait_ms
+        slack = np.maximum(self.ttft_slo_ms - base, 0.0)
+        share = np.where(wait_ms > 0, 1.0 - slack / np.maximum(wait_ms, 1e-9), 0.0)
+        return np.clip(np.where(base > self.ttft_slo_ms, 1.0, share), 0.0, 1.0)
+
+
+_WHOLE = ("eviction_events", "slo_violations")
+
+
+@cache
+def shared_simulator() -> TraceSimulator:
+    """The simulator over the shipped pack, one per process."""
+    return TraceSimulator()
