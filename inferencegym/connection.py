@@ -1,0 +1,93 @@
+"""Where a client's server is, and how patiently to wait for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+import httpx
+
+from inferencegym.calls import Calls
+from inferencegym.errors import InvalidValueError
+from inferencegym.registry import get_spec
+from inferencegym.wire import WakePolicy
+
+__all__ = ["DEFAULT_URL", "URL_VARIABLE", "ClientOptions", "Connection", "Waiter", "resolve_url"]
+
+DEFAULT_URL = "http://127.0.0.1:7860"
+URL_VARIABLE = "INFERENCEGYM_URL"
+
+WAKE_LOCAL_S = 5.0
+"""A server on this machine starts within this time (the aim of the benchmark), or was never started."""
+WAKE_REMOTE_S = 180.0
+"""A Space that pulls its image again takes minutes; three cover what its own page calls usual."""
+
+Waiter = Callable[[str, float], None]
+"""Gets (reason, seconds waited so far) before each further try."""
+
+
+class ClientOptions(TypedDict, total=False):
+    """Keyword options of both clients."""
+
+    timeout_s: float
+    """Longest wait for one answer, seconds; default 30."""
+    wake_timeout_s: float
+    """Longest wait for a server that does not answer yet; default 5 s for this machine, else 180 s."""
+    headers: Mapping[str, str]
+    """Sent with every request, for example the authorization of a private Space."""
+    on_wait: Waiter
+    """Called with (reason, seconds waited so far) before each further try."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """What both clients need beside their httpx client."""
+
+    base_url: str
+    calls: Calls
+    policy: WakePolicy
+
+    http_options: Mapping[str, Any]
+    """Arguments of the ``httpx`` client."""
+
+    @classmethod
+    def create(cls, base_url: str | None, env: str, options: ClientOptions) -> Connection:
+        """Resolve the address and the environment.
+
+        Raises:
+            InvalidValueError: the address is no http(s) URL.
+            UnknownNameError: no such environment.
+        """
+        url = resolve_url(base_url)
+        local = _is_local(url)
+        wake_s = options.get("wake_timeout_s", WAKE_LOCAL_S if local else WAKE_REMOTE_S)
+        http_options = {
+            "base_url": url,
+            "timeout": options.get("timeout_s", 30.0),
+            "headers": {"content-type": "application/json", **options.get("headers", {})},
+            "trust_env": not local,  # a proxy from the environment is not asked for this machine
+            "follow_redirects": True,
+        }
+        return cls(url, Calls(get_spec(env)), WakePolicy(url, wake_s, options.get("on_wait")), http_options)
+
+
+def resolve_url(base_url: str | None) -> str:
+    """The given address, else ``INFERENCEGYM_URL``, else this machine; without a trailing slash."""
+    url = (base_url or os.environ.get(URL_VARIABLE) or DEFAULT_URL).strip().rstrip("/")
+    parsed = _parse(url)
+    if parsed is None or parsed.scheme not in ("http", "https") or not parsed.host:
+        raise InvalidValueError("base_url", url, "an http:// or https:// address")
+    return url
+
+
+def _parse(url: str) -> httpx.URL | None:
+    try:
+        return httpx.URL(url)
+    except httpx.InvalidURL:
+        return None
+
+
+def _is_local(url: str) -> bool:
+    return httpx.URL(url).host in ("localhost", "127.0.0.1", "::1")

@@ -1,0 +1,111 @@
+"""One episode on a server, as the caller steps through it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Generic
+
+from pydantic import BaseModel
+
+from inferencegym.calls import Call, Calls, Config
+from inferencegym.errors import InvalidValueError
+from inferencegym.replies import Grade, ObsT, ResetReply, StepResult
+
+__all__ = ["AsyncSession", "Session", "action_body"]
+
+
+def action_body(action: BaseModel | Mapping[str, Any] | None, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON of an action given as a model, a mapping, or keyword fields (which win).
+
+    Fields that were not set are left out, so that the server's defaults apply.
+    """
+    if action is None:
+        given: dict[str, Any] = {}
+    elif isinstance(action, BaseModel):
+        given = action.model_dump(mode="json", exclude_unset=True)
+    elif isinstance(action, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        given = dict(action)
+    else:
+        raise InvalidValueError("action", action, "an action model, a mapping, or keyword fields")
+    return {**given, **fields}
+
+
+class _Episode(Generic[ObsT]):
+    """What both sessions remember of their episode."""
+
+    def __init__(
+        self,
+        run: Callable[[Call[Any]], Any],
+        calls: Calls,
+        reply: ResetReply[ObsT],
+        config: Config | None,
+    ) -> None:
+        self._run = run
+        self._calls = calls
+        self.session_id = reply.session_id
+        self.task_id = reply.task_id
+        self.seed = reply.seed
+        self.episode_length = reply.episode_length
+        self.config = config
+        self.observation: ObsT = reply.observation
+        self.done = False
+        self.total_reward = 0.0
+        self.log: list[dict[str, Any]] = []
+        """One {action, reward, metrics} a step: what ``grade_log`` takes. ``action`` is what was sent."""
+
+    def _keep(self, action: Mapping[str, Any], result: StepResult[ObsT]) -> StepResult[ObsT]:
+        self.observation, self.done = result.observation, result.done
+        self.total_reward += result.reward
+        self.log.append(
+            {"action": dict(action), "reward": result.reward, "metrics": dict(result.info.get("metrics", {}))}
+        )
+        return result
+
+    def __repr__(self) -> str:
+        state = "done" if self.done else f"step {len(self.log)} of {self.episode_length}"
+        return f"<{type(self).__name__} {self.session_id} {self.task_id} seed {self.seed}: {state}>"
+
+
+class Session(_Episode[ObsT]):
+    """Returned by ``InferenceGymClient.reset``; holds the newest ``observation``, ``done`` and ``log``."""
+
+    def step(self, action: BaseModel | Mapping[str, Any] | None = None, **fields: Any) -> StepResult[ObsT]:
+        """Play one step: ``step(ServeAction(batch_size=64))``, ``step({"batch_size": 64})`` or
+        ``step(batch_size=64)``. Fields left out take their defaults.
+
+        Raises:
+            InvalidValueError: a field outside what it allows; nothing was changed.
+            EpisodeDoneError: the episode is over.
+            SessionNotFoundError: the server has evicted the session.
+            ServerUnavailableError: the answer was lost; the step may have been counted.
+        """
+        body = action_body(action, fields)
+        return self._keep(body, self._run(self._calls.step(self.session_id, body)))
+
+    def state(self) -> Any:
+        """The episode's metadata, as the environment's state model."""
+        return self._run(self._calls.state(self.session_id))
+
+    def grade(self) -> Grade:
+        """Grade the server's own record of this episode."""
+        return self._run(self._calls.grade_session(self.session_id))
+
+
+class AsyncSession(_Episode[ObsT]):
+    """Returned by ``AsyncInferenceGymClient.reset``; see :class:`Session`."""
+
+    async def step(
+        self, action: BaseModel | Mapping[str, Any] | None = None, **fields: Any
+    ) -> StepResult[ObsT]:
+        """See :meth:`Session.step`."""
+        body = action_body(action, fields)
+        answer: Awaitable[StepResult[ObsT]] = self._run(self._calls.step(self.session_id, body))
+        return self._keep(body, await answer)
+
+    async def state(self) -> Any:
+        """See :meth:`Session.state`."""
+        return await self._run(self._calls.state(self.session_id))
+
+    async def grade(self) -> Grade:
+        """See :meth:`Session.grade`."""
+        return await self._run(self._calls.grade_session(self.session_id))

@@ -1,0 +1,171 @@
+"""The client's decisions about answers, without any input or output.
+
+:func:`exchange` decides what to do with each answer to a :class:`~inferencegym.calls.Call`: parse it, raise
+the error that it carries, or wait and send again. It is a generator of calls (send this) and
+:class:`Pause` (sleep), so that the blocking and the asynchronous client share every decision.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import httpx
+
+from inferencegym.calls import Call, Resend
+from inferencegym.errors import (
+    InferenceGymError,
+    InvalidValueError,
+    ServerUnavailableError,
+    UnknownNameError,
+)
+
+__all__ = ["Outcome", "Pause", "WakePolicy", "exchange", "rebuild_error"]
+
+T = TypeVar("T")
+
+GATEWAY_STATUSES = frozenset({502, 503, 504})
+"""What a proxy answers while the server behind it is still starting."""
+
+PAUSE_FIRST_S, PAUSE_MAX_S, PAUSE_GROWTH = 0.25, 5.0, 1.6
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait before the next try."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class WakePolicy:
+    """How long to wait for a server that is starting. ``on_wait`` gets (reason, seconds waited so far)."""
+
+    base_url: str
+    timeout_s: float
+    on_wait: Callable[[str, float], None] | None = None
+    clock: Callable[[], float] = time.monotonic
+
+
+Outcome = httpx.Response | httpx.TransportError
+"""What a driver sends back into the generator after a Call."""
+
+
+def exchange(call: Call[T], policy: WakePolicy) -> Generator[Call[T] | Pause, Outcome | None, T]:
+    """Send a call until it is answered; a driver carries out what is yielded and sends back the outcome.
+
+    Raises:
+        InferenceGymError: the subclass that the server's error body names.
+        ServerUnavailableError: no server of ours answered within the policy's time, or a step got lost.
+    """
+    started = policy.clock()
+    pause_s = PAUSE_FIRST_S
+    while True:
+        outcome = yield call
+        assert outcome is not None, "a driver answers every Call with an outcome"
+        trouble = _trouble(outcome)
+        if trouble is None:
+            return _read(call, cast("httpx.Response", outcome))
+        waited_s = policy.clock() - started
+        if not _may_resend(call, outcome) or waited_s + pause_s > policy.timeout_s:
+            raise _unavailable(call, outcome, trouble, policy, waited_s)
+        if policy.on_wait is not None:
+            policy.on_wait(trouble, waited_s)
+        yield Pause(pause_s)
+        pause_s = min(PAUSE_MAX_S, pause_s * PAUSE_GROWTH)
+
+
+def _trouble(outcome: Outcome) -> str | None:
+    """Why this outcome is no answer of our server, or None when it is one."""
+    if isinstance(outcome, httpx.TransportError):
+        return f"{type(outcome).__name__}: {outcome}".rstrip(": ")
+    if _is_json(outcome):
+        return None
+    if outcome.status_code in GATEWAY_STATUSES:
+        return f"HTTP {outcome.status_code}, as a proxy answers while the server behind it starts"
+    return f"HTTP {outcome.status_code} with a page instead of JSON, as while a Space is building or waking"
+
+
+def _is_json(response: httpx.Response) -> bool:
+    return "json" in response.headers.get("content-type", "")
+
+
+def _may_resend(call: Call[Any], outcome: Outcome) -> bool:
+    if isinstance(outcome, httpx.Response) and outcome.status_code in range(400, 500):
+        return False  # a page that says no: there is no such Space or path, or it is private
+    if call.resend is Resend.ALWAYS or isinstance(outcome, httpx.ConnectError | httpx.ConnectTimeout):
+        return True
+    return call.resend is Resend.UNLESS_SEEN and isinstance(outcome, httpx.Response)
+
+
+def _unavailable(
+    call: Call[Any], outcome: Outcome, trouble: str, policy: WakePolicy, waited_s: float
+) -> ServerUnavailableError:
+    message = (
+        f"{call.method} {policy.base_url}{call.path}: no answer from an InferenceGym server ({trouble})."
+    )
+    if call.resend is Resend.UNLESS_SENT and not isinstance(outcome, httpx.ConnectError):
+        hint = "It is not known whether the step was counted: read state().step_count before going on."
+    elif isinstance(outcome, httpx.Response) and outcome.status_code in range(400, 500):
+        hint = "Check the URL (INFERENCEGYM_URL), and the token if the Space is private."
+    else:
+        hint = (
+            f"Gave up after {waited_s:.0f} s. Start one with `make serve` or `inferencegym serve`, check the "
+            "URL (INFERENCEGYM_URL), or raise wake_timeout_s for a Space that takes longer to wake."
+        )
+    return ServerUnavailableError(message, hint)
+
+
+def _read(call: Call[T], response: httpx.Response) -> T:
+    """The parsed reply, or the error that the server sent."""
+    try:
+        data: Any = response.json()
+    except ValueError:
+        data = None
+    if response.status_code >= 400:
+        raise rebuild_error(data, response.status_code, response.headers.get("retry-after"))
+    try:
+        return call.parse(data)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ServerUnavailableError(
+            f"{call.method} {call.path}: the reply is not of this API's form ({error!r}).",
+            "Client and server may be of different versions.",
+        ) from None
+
+
+def _error_classes() -> dict[str, type[InferenceGymError]]:
+    """Every class of the tree by its code."""
+    found: dict[str, type[InferenceGymError]] = {}
+    todo: list[type[InferenceGymError]] = [InferenceGymError]
+    while todo:
+        cls = todo.pop()
+        found[cls.code] = cls
+        todo.extend(cls.__subclasses__())
+    return found
+
+
+def _error_detail(data: Any) -> dict[str, Any]:
+    body: Any = cast("dict[str, Any]", data).get("error") if isinstance(data, dict) else None
+    return cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+
+
+def rebuild_error(data: Any, status: int, retry_after: str | None = None) -> InferenceGymError:
+    """The exception behind ``{"error": {code, message, hint}}``; an unknown code gives the base class."""
+    detail = _error_detail(data) or {"message": f"HTTP {status}: {str(data)[:200]}"}
+    code, message = str(detail.get("code", "error")), str(detail.get("message", f"HTTP {status}"))
+    hint = str(detail.get("hint", ""))
+    if retry_after is not None and "retry" not in hint.lower():
+        hint = f"{hint} Retry after {retry_after} s.".strip()
+    cls = _error_classes().get(code, InferenceGymError)
+    error = cls.__new__(cls)
+    # The subclasses build their message from parts that did not travel; the base takes it as it is.
+    InferenceGymError.__init__(error, message, hint)
+    error.code, error.status = code, status
+    subject = message.partition(":")[0]
+    if isinstance(error, InvalidValueError):
+        error.field = subject
+    elif isinstance(error, UnknownNameError):
+        error.kind = subject
+    return error
