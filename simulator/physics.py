@@ -119,5 +119,6 @@ def cost_cents_per_1k(
     cents_per_s = cents_per_gpu_hour / 3600.0 * gpus
     floor_tokens = cents_per_s * 1000.0 / cap_cents
     if isinstance(processed_tokens_per_s, float) and isinstance(floor_tokens, float):
-        return cents_per_s * 1000.0 / max(processed_tokens_per_s, floor_tokens)
-    return cents_per_s * 1000.0 / np.maximum(processed_tokens_per_s, floor_tokens)
+        return min(cents_per_s * 1000.0 / max(processed_tokens_per_s, floor_tokens), cap_cents)
+    cost = cents_per_s * 1000.0 / np.maximum(processed_tokens_per_s, floor_tokens)
+    return np.minimum(cost, cap_cents)  # the two divisions can round to just above the cap
