@@ -40,6 +40,10 @@ else the kernels of the same width that newer GPUs run."""
 _MEMORY_MODES = ("bfloat16", "int8_wo", "int4_wo")
 """Modes whose weight bytes stand for each tier when its kernels are estimated."""
 
+_ONE_STEP = 1
+"""Output length that puts a step at exactly the context asked for: the library times a step at input +
+output // 2 tokens."""
+
 _MAX_SEQUENCES = 256
 """Batch cap given to the memory model; it does not change its answer between 1 and 512."""
 
@@ -76,6 +80,8 @@ class MeasuredKernels:
             self._engines.append(engine)
         if self._engines[0] is None:
             raise self._unsupported("it has no bfloat16 matrix timings")
+        if self._decode_cell(self._engines[0], 1, 1, 1)[1] <= 0.0:
+            raise self._unsupported(f"{model} has no attention over a KV cache that the library times apart")
 
     @property
     def info(self) -> SourceInfo:
@@ -166,7 +172,7 @@ class MeasuredKernels:
     def _decode_cell(engine: Any, rows: int, sequences: int, context: int) -> tuple[float, float, float]:
         """Layers, attention and head of one forward, ms."""
         layers = head = 0.0
-        for operation in engine.decode_step_per_op(rows, context, 2):
+        for operation in engine.decode_step_per_op(rows, context, _ONE_STEP):
             name, latency_ms = str(operation[0]), float(operation[1])
             if "embedding" in name or "logits" in name:
                 head += latency_ms
@@ -174,7 +180,7 @@ class MeasuredKernels:
                 layers += latency_ms
         attention = sum(
             float(operation[1])
-            for operation in engine.decode_step_per_op(sequences, context, 2)
+            for operation in engine.decode_step_per_op(sequences, context, _ONE_STEP)
             if str(operation[0]).endswith("_attention")
         )
         return layers, attention, head
