@@ -90,7 +90,7 @@ class AsyncInferenceGymClient(Generic[ObsT]):
 
     async def reset(
         self,
-        task_id: str = "task1",
+        task_id: str | None = None,
         seed: int = 42,
         *,
         episode_id: str | None = None,

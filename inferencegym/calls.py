@@ -68,9 +68,11 @@ class Calls:
         return self._get("/baseline", Baseline.model_validate)
 
     def reset(
-        self, task_id: str, seed: int, episode_id: str | None, config: Config | None
+        self, task_id: str | None, seed: int, episode_id: str | None, config: Config | None
     ) -> Call[ResetReply[Any]]:
-        body: dict[str, Any] = {"task_id": task_id, "seed": seed}
+        body: dict[str, Any] = {"seed": seed}
+        if task_id is not None:
+            body["task_id"] = task_id
         if episode_id is not None:
             body["episode_id"] = episode_id
         if config is not None:

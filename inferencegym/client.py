@@ -112,13 +112,13 @@ class InferenceGymClient(Generic[ObsT]):
 
     def reset(
         self,
-        task_id: str = "task1",
+        task_id: str | None = None,
         seed: int = 42,
         *,
         episode_id: str | None = None,
         config: Config | None = None,
     ) -> Session[ObsT]:
-        """Start an episode in a new session on the server.
+        """Start an episode in a new session on the server; without ``task_id`` its first task.
 
         Raises:
             UnknownNameError: no such task.

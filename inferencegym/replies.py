@@ -37,6 +37,7 @@ class TaskEntry(_Reply):
     difficulty: Literal["easy", "medium", "hard"]
     description: str
     active_actions: tuple[str, ...]
+    episode_length: int = 0
 
 
 class Grade(_Reply):
@@ -46,6 +47,7 @@ class Grade(_Reply):
     breakdown: dict[str, float]
     feedback: str
     verified: bool = False
+    steps: int = 0
 
 
 class Baseline(_Reply):

@@ -1,0 +1,126 @@
+"""Plays and grades episodes, in this process or on a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from inferencegym.cli.files import LogRecord, ReplayRecord
+from inferencegym.errors import UnknownNameError
+from inferencegym.registry import EnvSpec
+from inferencegym.replies import Grade
+
+__all__ = ["OnStep", "PlayedEpisode", "grade_record", "play"]
+
+OnStep = Callable[[int, int, float], None]
+"""Gets (steps taken, episode length, total reward so far)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedEpisode:
+    """A finished episode with its grade."""
+
+    env: str
+    task_id: str
+    seed: int
+    agent: str
+    total_reward: float
+    log: list[dict[str, Any]]
+    grade: Grade
+
+
+class _Agent(Protocol):
+    def reset(self) -> None: ...
+
+    def act(self, observation: Any) -> Any: ...
+
+
+def play(
+    spec: EnvSpec, task_id: str | None, agent_name: str, seed: int, url: str | None, on_step: OnStep
+) -> PlayedEpisode:
+    """Play one episode to its end and grade it.
+
+    Raises:
+        UnknownNameError: no such task or agent.
+        InvalidValueError: a seed outside what is allowed.
+        ServerUnavailableError: no server at ``url``.
+    """
+    tasks: Mapping[str, Any] = spec.part("tasks")
+    agents: Mapping[str, Callable[[str, int], _Agent]] = spec.part("agents")
+    task_id = next(iter(tasks)) if task_id is None else task_id
+    if task_id not in tasks:
+        raise UnknownNameError("task", task_id, tasks)
+    if agent_name not in agents:
+        raise UnknownNameError("agent", agent_name, agents)
+    agent = agents[agent_name](task_id, seed)
+    agent.reset()
+    if url is None:
+        log, result = _play_here(spec, task_id, seed, agent, on_step)
+    else:
+        log, result = _play_there(spec, task_id, seed, agent, url, on_step)
+    total = sum(entry["reward"] for entry in log)
+    return PlayedEpisode(spec.id, task_id, seed, agent_name, total, log, result)
+
+
+def _play_here(
+    spec: EnvSpec, task_id: str, seed: int, agent: _Agent, on_step: OnStep
+) -> tuple[list[dict[str, Any]], Grade]:
+    episode = spec.part("make_env")(task_id, seed)
+    observation = episode.reset()
+    log: list[dict[str, Any]] = []
+    total = 0.0
+    while not episode.done:
+        action = agent.act(observation)
+        observation, reward, _, info = episode.step(action)
+        log.append({"action": action.model_dump(mode="json"), "reward": reward, "metrics": info["metrics"]})
+        total += reward
+        on_step(len(log), episode.task.episode_length, total)
+    # Replayed rather than taken from this log, so that the grade is a verified one.
+    return log, _grade(spec.part("grader").grade_replay(task_id, seed, [entry["action"] for entry in log]))
+
+
+def _play_there(
+    spec: EnvSpec, task_id: str, seed: int, agent: _Agent, url: str, on_step: OnStep
+) -> tuple[list[dict[str, Any]], Grade]:
+    from inferencegym.client import InferenceGymClient
+
+    with InferenceGymClient(url, spec.id) as client:
+        session = client.reset(task_id, seed)
+        while not session.done:
+            session.step(agent.act(session.observation).model_dump(mode="json"))
+            on_step(len(session.log), session.episode_length, session.total_reward)
+        return session.log, session.grade()
+
+
+def grade_record(spec: EnvSpec, record: LogRecord | ReplayRecord, url: str | None) -> Grade:
+    """Grade a saved record here or on a server.
+
+    Raises:
+        UnknownNameError: no such task.
+        InvalidValueError: a malformed log or action.
+    """
+    if url is not None:
+        from inferencegym.client import InferenceGymClient
+
+        with InferenceGymClient(url, spec.id) as client:
+            if isinstance(record, ReplayRecord):
+                return client.grade_replay(record.task_id, record.seed, record.actions, record.config)
+            return client.grade_log(record.task_id, record.log)
+    if record.task_id not in spec.part("tasks"):
+        raise UnknownNameError("task", record.task_id, spec.part("tasks"))
+    grader = spec.part("grader")
+    if isinstance(record, ReplayRecord):
+        return _grade(grader.grade_replay(record.task_id, record.seed, record.actions, record.config))
+    return _grade(grader.grade_log(record.task_id, record.log))
+
+
+def _grade(result: Any) -> Grade:
+    """The grader's result in the form that the server sends."""
+    return Grade(
+        score=result.score,
+        breakdown=dict(result.breakdown),
+        feedback=result.feedback,
+        verified=result.verified,
+        steps=result.steps,
+    )
