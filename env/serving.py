@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from env.protocols import TaskInfo
 from env.reward import RewardFunction
-from env.serving_tasks import RewardWeights, get_task, load_calibration
+from env.serving_tasks import TASKS, RewardWeights, get_task, load_calibration
 from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InvalidValueError
 from inferencegym.models import PriorityDistribution, RewardConfig, ServeAction, ServeObservation
 from simulator.physics import prompt_bucket
@@ -71,7 +71,7 @@ class InferenceEnv:
         self._generator = WorkloadGenerator(self._workload, self.task.episode_length)
         self._reward = RewardFunction(
             self.weights,
-            load_calibration()[task_id]["max_tokens_per_s"],
+            load_calibration()["tasks"][task_id]["max_tokens_per_s"],
             self._workload.primary_slo_ms,
             self._workload.memory_limit_gb,
         )
@@ -118,7 +118,8 @@ class InferenceEnv:
             )
         if not isinstance(action, ServeAction):
             action = parse_action(action)
-        result = self._measure(engine.serve(self._knobs(action)))
+        knobs = self._knobs(action)
+        result = self._measure(engine.serve(knobs))
         self._step_count += 1
         self._cost_so_far += result.cost_per_1k
         terms = self._reward(
@@ -132,6 +133,7 @@ class InferenceEnv:
         self._cumulative_reward += reward
         info = {
             "timestep": self._step_count,
+            "action": knobs._asdict(),
             "metrics": _metrics(result),
             "workload": self._workload_state(result),
             "masked_actions": list(self._masked),
@@ -186,6 +188,10 @@ class InferenceEnv:
         self._step_count = snapshot["step_count"]
         self._cost_so_far = snapshot["cost_so_far"]
         self._cumulative_reward = snapshot["cumulative_reward"]
+
+    def reserved_memory_gb(self, action: ServeAction) -> float:
+        """GiB that an action reserves under this task; above the pack's limit (40) the engine is out of memory."""
+        return self._model.memory_gb(self._knobs(action))
 
     # --- parts ---------------------------------------------------------------------------------------------
 
@@ -318,7 +324,7 @@ def make_env(task_id: str, seed: int = 42, config: Mapping[str, Any] | None = No
 
 def describe() -> dict[str, Any]:
     """This environment's part of GET /info: reward weights and provenance of the physics."""
-    tasks = {task_id: get_task(task_id) for task_id in load_calibration() if task_id.startswith("task")}
+    tasks = {task_id: get_task(task_id) for task_id in TASKS}
     return {
         "reward_weights": {task_id: asdict(task.weights) for task_id, task in tasks.items()},
         "workloads": {task_id: task.workload.model_dump(mode="json") for task_id, task in tasks.items()},

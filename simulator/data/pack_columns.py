@@ -50,10 +50,10 @@ class PackSettings:
     reference_output_tokens: int = 256
     reference_acceptance_rate: float = 0.80
     """Base draft acceptance of the easiest task; the simulator rescales to its own."""
-    cents_per_gpu_hour: float = 410.0
-    """AWS p4d.24xlarge (8 x A100-40GB), on demand in us-east-1, 2024 list price: 32.77 USD an hour / 8."""
-    cost_cap_cents_per_1k: float = 0.05
-    """A finite cost where nothing, or almost nothing, is served: ten times the reward's cost scale."""
+    cents_per_gpu_hour: float = 293.0
+    """NVIDIA A100-40GB on Google Cloud, on demand in us-central1, list price 2.93 USD per GPU-hour."""
+    cost_cap_cents_per_1k: float = 0.15
+    """A finite cost where nothing, or almost nothing, is served: thirty times the reward's cost scale."""
     cuda_graph_bytes: float = 1.0 * GIB
     """Captured decode graphs. vLLM announces at start-up that they take 1 to 3 GiB more per GPU; the lower
     end, since one model of 8 B parameters captures few distinct batch sizes."""

@@ -153,7 +153,7 @@ def test_throughput_is_the_stated_formula(pack: TracePack):
 def test_cost_counts_prompt_and_output_tokens(pack: TracePack):
     cell = (batch(32), FULL_POOL, 0, FP16, PROMPT_256)
     processed_per_hour = pack.columns["tps"][cell] * 2 * 3600
-    assert pack.columns["cost_per_1k"][cell] == pytest.approx(410.0 / processed_per_hour * 1000, rel=1e-12)
+    assert pack.columns["cost_per_1k"][cell] == pytest.approx(293.0 / processed_per_hour * 1000, rel=1e-12)
 
 
 def test_speculation_helps_small_batches_and_hurts_large_ones(tpot: Grid):

@@ -1,0 +1,140 @@
+"""Grader of InferenceGym/Serving-v0: deterministic, stateless, trusting only what it replays.
+
+A log sent by a client is scored as it stands but never ``verified``; (task, seed, actions) are played again
+and their score is. See :mod:`grader.scoring` for the formulas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from env.protocols import GradeResult
+from env.serving import make_env, parse_action
+from env.serving_tasks import ServingTask, get_task, load_calibration
+from grader.feedback import feedback_sentence
+from grader.scoring import Anchors, StepFigures, score_steps
+from inferencegym.errors import InvalidValueError
+from inferencegym.models import BATCH_SIZE_MAX, LATENCY_MS_MAX, MEMORY_GB_MAX
+
+__all__ = ["GRADER", "ServingGrader"]
+
+NonNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+
+
+class _LoggedMetrics(BaseModel):
+    """The metrics that a grade uses, with the bounds of MetricsSnapshot."""
+
+    model_config = ConfigDict(extra="ignore", strict=False, allow_inf_nan=False)
+
+    tokens_per_sec: float = Field(ge=0.0, le=1e9)
+    ttft_p50_ms: float = Field(ge=0.0, le=LATENCY_MS_MAX)
+    gpu_memory_gb: float = Field(ge=0.0, le=MEMORY_GB_MAX)
+    cost_per_1k: float = Field(ge=0.0, le=1e9)
+    slo_violation_rate: float = Field(ge=0.0, le=1.0)
+
+
+class _LoggedAction(BaseModel):
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+    batch_size: int = Field(32, ge=1, le=BATCH_SIZE_MAX)
+    kv_budget: float = Field(1.0, ge=0.1, le=1.0)
+
+
+class ServingGrader:
+    """Scores episodes of the three serving tasks in [0, 1]."""
+
+    def grade_log(
+        self, task_id: str, log: Sequence[Mapping[str, Any]], *, verified: bool = False
+    ) -> GradeResult:
+        """Grade /step replies, or their ``{action, reward, metrics}``.
+
+        Raises:
+            UnknownNameError: no such task.
+            InvalidValueError: an entry is malformed (named by index and field), or there are more entries
+                than an episode has steps.
+        """
+        task = get_task(task_id)
+        _check_length("episode_log", log, task.info.episode_length)
+        steps = [_figures(index, entry) for index, entry in enumerate(log)]
+        return _grade(task, steps, verified)
+
+    def grade_replay(
+        self,
+        task_id: str,
+        seed: int,
+        actions: Sequence[Mapping[str, Any]],
+        config: Mapping[str, Any] | None = None,
+    ) -> GradeResult:
+        """Play (task, seed, actions) again and grade what happened: the result is ``verified``.
+
+        Raises as ``grade_log``, and for a bad seed or config.
+        """
+        task = get_task(task_id)
+        _check_length("actions", actions, task.info.episode_length)
+        parsed = []
+        for index, action in enumerate(actions):
+            if not isinstance(action, Mapping):
+                raise InvalidValueError(f"actions[{index}]", action, "an object with the action's fields")
+            try:
+                parsed.append(parse_action(action))
+            except InvalidValueError as error:
+                raise InvalidValueError(f"actions[{index}]", action, error.message) from None
+        env = make_env(task_id, seed, config)
+        env.reset()
+        steps: list[StepFigures] = []
+        for action in parsed:
+            info = env.step(action)[3]
+            steps.append(_figures(len(steps), {"action": info["action"], "metrics": info["metrics"]}))
+        return _grade(task, steps, verified=True)
+
+
+GRADER = ServingGrader()
+"""The registry's grader: stateless, shared."""
+
+
+def _check_length(field: str, entries: Any, longest: int) -> None:
+    if isinstance(entries, str | bytes) or not isinstance(entries, Sequence):
+        raise InvalidValueError(field, type(entries).__name__, f"a list of 1 to {longest} entries")
+    if not 1 <= len(entries) <= longest:
+        raise InvalidValueError(field, f"{len(entries)} entries", f"a list of 1 to {longest} entries")
+
+
+def _figures(index: int, entry: Any) -> StepFigures:
+    """What the grade needs of one log entry: a /step reply, or {action, reward, metrics}."""
+    where = f"episode_log[{index}]"
+    if not isinstance(entry, Mapping):
+        raise InvalidValueError(where, entry, "an object: a /step reply, or {action, reward, metrics}")
+    inner = entry.get("info")
+    source: Mapping[str, Any] = {**(inner if isinstance(inner, Mapping) else {}), **entry}
+    if not isinstance(source.get("metrics"), Mapping):
+        raise InvalidValueError(f"{where}.metrics", source.get("metrics"), "the metrics object of that step")
+    if not isinstance(source.get("action"), Mapping):
+        raise InvalidValueError(f"{where}.action", source.get("action"), "the action object of that step")
+    try:
+        metrics = _LoggedMetrics.model_validate(source["metrics"])
+        action = _LoggedAction.model_validate(source["action"])
+    except ValidationError as error:
+        detail = error.errors()[0]
+        part = "metrics" if error.title == "_LoggedMetrics" else "action"
+        field = ".".join([where, part, *(str(piece) for piece in detail["loc"])])
+        raise InvalidValueError(field, detail.get("input"), detail["msg"]) from None
+    return StepFigures(
+        tokens_per_s=metrics.tokens_per_sec,
+        ttft_p50_ms=metrics.ttft_p50_ms,
+        memory_gb=metrics.gpu_memory_gb,
+        cost_per_1k=metrics.cost_per_1k,
+        slo_violation_rate=metrics.slo_violation_rate,
+        batch_size=action.batch_size,
+        kv_budget=action.kv_budget,
+    )
+
+
+def _grade(task: ServingTask, steps: Sequence[StepFigures], verified: bool) -> GradeResult:
+    measured = load_calibration()["tasks"][task.info.id]
+    anchors = Anchors(measured["floor_tokens_per_s"], measured["optimum_tokens_per_s"])
+    score, breakdown = score_steps(task.info.id, steps, task.info.episode_length, anchors)
+    feedback = feedback_sentence(task.info.id, score, breakdown, measured["baseline_score"])
+    return GradeResult(score, breakdown, feedback, verified, len(steps))
