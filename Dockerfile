@@ -19,6 +19,8 @@ COPY server ./server
 COPY openenv.yaml README.md ./
 # A numeric user needs no account in the image; libraries that write caches find a home they may write to.
 ENV PATH=/opt/venv/bin:$PATH HOME=/tmp PYTHONUNBUFFERED=1 PORT=7860
+# The user may not write here, so the bytecode is made now.
+RUN python -m compileall -q .
 USER 1000:1000
 EXPOSE 7860
 HEALTHCHECK --interval=30s --timeout=5s --start-period=20s --retries=3 \

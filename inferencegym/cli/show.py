@@ -72,7 +72,8 @@ def show_episode(episode: PlayedEpisode, as_json: bool) -> None:
     console = Console()
     console.print(
         f"{episode.env} [bold]{episode.task_id}[/] seed {episode.seed}: agent [bold]{episode.agent}[/], "
-        f"{len(episode.log)} steps, total reward {episode.total_reward:.3f}"
+        f"{len(episode.log)} steps, total reward {episode.total_reward:.3f}",
+        soft_wrap=True,
     )
     _show_grade(console, episode.grade)
 
@@ -92,4 +93,4 @@ def _show_grade(console: Console, grade: Grade) -> None:
         table.add_row(name, f"{value:.4f}")
     table.add_row("verified", "yes" if grade.verified else "no (a log as it was given)")
     console.print(table)
-    console.print(grade.feedback, style="dim")
+    console.print(grade.feedback, style="dim", soft_wrap=True)
