@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,13 +13,13 @@ import httpx
 import pytest
 import yaml
 
+from tests.live import free_port, wait_for_health
 from tests.packaging.image import Builder, Image, allowed, parse
 from tests.packaging.repository import ROOT, files
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 DOCKERIGNORE = (ROOT / ".dockerignore").read_text()
 SIZE_LIMIT_MB = 900
-START_LIMIT_S = 60
 
 
 def context_files() -> list[Path]:
@@ -91,12 +89,6 @@ def image() -> Iterator[Image]:
         shutil.rmtree(work)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def as_image_user(image: Image) -> dict[str, int]:
     """The user to run as, where this process may change it and that user may run this Python."""
     uid, gid = (int(part) for part in image.user.split(":"))
@@ -110,14 +102,10 @@ def as_image_user(image: Image) -> dict[str, int]:
     return {"user": uid, "group": gid}
 
 
-def wait_for_health(url: str, server: subprocess.Popen[bytes]) -> httpx.Response:
-    deadline = time.monotonic() + START_LIMIT_S
-    while server.poll() is None and time.monotonic() < deadline:
-        try:
-            return httpx.get(f"{url}/health")
-        except httpx.TransportError:
-            time.sleep(0.1)
-    raise AssertionError(f"no answer; exit code {server.poll()}")
+def snapshot(image: Image) -> set[tuple[str, int]]:
+    """Files of the application with their sizes: the image's user may not change them."""
+    app = image.path(".")
+    return {(str(path.relative_to(app)), path.stat().st_size) for path in app.rglob("*") if path.is_file()}
 
 
 @pytest.mark.image
@@ -125,6 +113,7 @@ def test_its_steps_give_a_server_that_plays(image: Image, capsys: pytest.Capture
     port = free_port()
     env = {**image.process_env(), "PORT": str(port)}
     who = as_image_user(image)
+    before = snapshot(image)
     server = subprocess.Popen(
         image.command, cwd=image.path("."), env=env, extra_groups=[] if who else None, **who
     )
@@ -139,7 +128,8 @@ def test_its_steps_give_a_server_that_plays(image: Image, capsys: pytest.Capture
         assert -1 <= step.json()["reward"] <= 1
     finally:
         server.terminate()
-        assert server.wait(30) == 0
+        server.wait(30)
+    assert snapshot(image) == before, "the server wrote into the image"
     size = image.size_mb()
     with capsys.disabled():
         print(f"\ninstalled size above the base image: {size:.0f} MB, run as {who or 'this user'}")

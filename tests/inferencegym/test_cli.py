@@ -1,0 +1,174 @@
+"""The command-line tool as its users meet it: output, exit codes, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+
+from inferencegym.cli import main
+from tests.live import live_server
+
+
+class Ran(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run_command(*words: str | Path) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["inferencegym", *map(str, words)])
+        with pytest.raises(SystemExit) as stopped:
+            main()  # typer ends every command so
+        captured = capsys.readouterr()
+        return Ran(int(stopped.value.code or 0), captured.out, captured.err)
+
+    return run_command
+
+
+def test_help_lists_the_commands(run: Run) -> None:
+    result = run("--help")
+    assert result.code == 0
+    for command in ("serve", "tasks", "run", "grade", "traces"):
+        assert command in result.out
+
+
+def test_version(run: Run) -> None:
+    from inferencegym import __version__
+
+    assert run("--version").out.strip() == __version__
+
+
+def test_tasks_lists_environments_tasks_and_agents(run: Run) -> None:
+    text = run("tasks").out
+    assert "InferenceGym/Serving-v0" in text
+    assert "baseline" in text
+    document = run("tasks", "--env", "serving", "--json").json["InferenceGym/Serving-v0"]
+    assert [task["id"] for task in document["tasks"]] == ["task1", "task2", "task3"]
+    assert "random" in document["agents"]
+
+
+def test_run_prints_score_and_breakdown(run: Run) -> None:
+    result = run("run", "--task", "task2", "--seed", "0")
+    assert result.code == 0
+    for word in ("task2", "seed 0", "baseline", "200 steps", "score", "ttft", "memory"):
+        assert word in result.out
+
+
+def test_here_and_over_http_agree(run: Run, server_url: str) -> None:
+    words = ("run", "--task", "task3", "--agent", "random", "--seed", "3", "--json")
+    here, there = run(*words).json, run(*words, "--url", server_url).json
+    assert here == there
+    assert here["verified"]
+    assert here["steps"] == 200
+
+
+def test_the_baselines_score_is_that_of_the_server(run: Run, server_url: str) -> None:
+    scores = httpx.get(f"{server_url}/baseline").json()["scores"]
+    assert {t: run("run", "--task", t, "--seed", "0", "--json").json["score"] for t in scores} == scores
+
+
+@pytest.fixture
+def saved(run: Run, tmp_path: Path) -> Path:
+    path = tmp_path / "episode.json"
+    assert run("run", "--task", "task1", "--seed", "5", "--out", path).code == 0
+    return path
+
+
+def test_a_saved_log_is_graded_and_replayed(run: Run, saved: Path, server_url: str) -> None:
+    score = json.loads(saved.read_text())["score"]
+    for extra in ((), ("--replay",), ("--url", server_url), ("--replay", "--url", server_url)):
+        graded = run("grade", saved, "--json", *extra).json
+        assert graded["score"] == pytest.approx(score)
+        assert graded["verified"] is ("--replay" in extra)
+    assert "score" in run("grade", saved).out
+
+
+def test_a_bare_list_needs_the_task(run: Run, saved: Path) -> None:
+    document = json.loads(saved.read_text())
+    saved.write_text(json.dumps(document["episode_log"]))
+    assert run("grade", saved).code == 2
+    assert run("grade", saved, "--task", "task1").code == 0
+    assert "seed" in run("grade", saved, "--task", "task1", "--replay").err
+
+
+def test_actions_are_played_again(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "actions.json"
+    path.write_text(json.dumps({"task_id": "task1", "seed": 1, "actions": [{"batch_size": 64}] * 200}))
+    assert run("grade", path, "--json").json["verified"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("not json", "readable JSON"),
+        ("{}", "episode_log"),
+        ("3", "episode_log"),
+        ('{"task_id": "task1", "actions": []}', "seed"),
+        ('{"task_id": "task1", "actions": [], "seed": true}', "seed"),
+        ('{"task_id": "task1", "actions": {}, "seed": 1}', "list of objects"),
+        ('{"task_id": "task1", "episode_log": [1]}', "list of objects"),
+        ('{"task_id": "task1", "episode_log": [{}]}', "episode_log"),
+        ('{"task_id": "nope", "episode_log": []}', "task1"),
+        ('{"env": "servin", "task_id": "task1", "episode_log": []}', "Did you mean serving"),
+    ],
+)
+def test_a_bad_file_is_a_plain_error(run: Run, tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    result = run("grade", path)
+    assert result.code == 2
+    assert said in result.err
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run", "--env", "servng"), "Did you mean serving"),
+        (("run", "--task", "task9"), "Did you mean task"),
+        (("run", "--agent", "baselin"), "Did you mean baseline"),
+        (("run", "--seed", "-1"), "seed"),
+        (("run", "--url", "nonsense"), "base_url"),
+        (("tasks", "--env", "nope"), "environment"),
+        (("grade", "/no/such/file.json"), "readable JSON"),
+        (("run", "--out", "/no/such/folder/x.json"), "--out"),
+    ],
+)
+def test_a_wrong_word_is_exit_code_2_with_a_hint(run: Run, words: tuple[str, ...], said: str) -> None:
+    result = run(*words)
+    assert result.code == 2
+    assert said in result.err
+    assert "error:" in result.err
+
+
+def test_traces_info_tells_the_origin(run: Run) -> None:
+    assert "a100_sxm" in run("traces", "info").out
+    document = run("traces", "info", "--json").json
+    assert document["rows"] == 5400
+    assert document["metadata"]["library"]
+    broken = run("traces", "info", "/no/such/pack.parquet")
+    assert broken.code == 1
+    assert "pack" in broken.err
+
+
+def test_serve_starts_the_server() -> None:
+    command = ("-m", "inferencegym.cli", "serve", "--host", "127.0.0.1", "--port", "{port}")
+    with live_server(command) as url:
+        assert httpx.get(f"{url}/health").json()["status"] == "healthy"
