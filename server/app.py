@@ -1,0 +1,136 @@
+"""The application and its command line: ``python -m server.app``, or ``uvicorn server.app:app``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from inferencegym.registry import EnvSpec, all_specs
+from server.settings import Settings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from server.bound import BoundEnv
+
+__all__ = ["create_app", "main"]
+
+
+def create_app(settings: Settings | None = None, specs: Sequence[EnvSpec] | None = None) -> FastAPI:
+    """The server's ASGI application.
+
+    Args:
+        settings: by default read from the environment.
+        specs: environments to serve, by default all of the registry; the one with mount "" is at "/".
+    """
+    # OpenEnv and with it gradio take seconds to import; whoever only imports this module does not pay.
+    import anyio.to_thread
+    from starlette.routing import Mount
+
+    from server.bound import BoundEnv
+    from server.env_app import build_env_app
+    from server.logs import configure_logging
+    from server.services import Services
+
+    settings = settings or Settings()
+    configure_logging(settings.log_level)
+    services = Services(settings)
+    bounds = [BoundEnv(spec) for spec in (all_specs() if specs is None else specs)]
+    root = next(bound for bound in bounds if not bound.spec.mount)
+    mounted = [
+        (bound, *build_env_app(bound, [b for b in bounds if b is not bound], services))
+        for bound in bounds
+        if bound is not root
+    ]
+    app, openenv = build_env_app(
+        root,
+        [bound for bound, *_ in mounted],
+        services,
+        [Mount(bound.spec.mount, app=sub_app) for bound, sub_app, _ in mounted],
+    )
+    parts = [openenv, *(part for *_, part in mounted)]
+
+    @asynccontextmanager
+    async def lifespan(_app: Any) -> AsyncIterator[None]:
+        await anyio.to_thread.run_sync(_warm_up, bounds)
+        for part in parts:
+            for hook in part.on_startup:
+                await hook()
+        yield
+        for part in parts:
+            for hook in part.on_shutdown:
+                await hook()
+
+    app.router.lifespan_context = lifespan
+    _add_middleware(app, services)
+    return app
+
+
+def _warm_up(bounds: Sequence[BoundEnv]) -> None:
+    """Load every table before the first request, so that it is as fast as the second."""
+    for bound in bounds:
+        _ = bound.trial
+
+
+def _add_middleware(app: FastAPI, services: Any) -> None:
+    """Middleware of the whole server; the last one added is the outermost."""
+    from server.middleware import BodyLimit, Cors, Observe, RateLimit
+
+    settings: Settings = services.settings
+    app.add_middleware(BodyLimit, settings=settings)
+    if settings.rate_limit != "off":
+        app.add_middleware(RateLimit, rate=settings.rate_limit)
+    if settings.cors_origins:
+        app.add_middleware(Cors, origins=settings.cors_origins)
+    app.add_middleware(
+        Observe, metrics=services.metrics, log_requests=settings.log_level in ("DEBUG", "INFO")
+    )
+    if settings.metrics:
+        app.add_route("/metrics", services.metrics.endpoint, methods=["GET"], include_in_schema=False)
+
+
+def main() -> None:
+    """Serve until interrupted. Settings come from environment variables; see the README."""
+    import uvicorn
+
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        for finding in error.errors():
+            name = "".join(str(part) for part in finding["loc"])
+            print(f"setting {name}: {finding['msg']} (given: {finding['input']!r})", file=sys.stderr)  # noqa: T201
+        raise SystemExit(2) from None
+    uvicorn.run(
+        create_app(settings),
+        host=settings.host,
+        port=settings.port,
+        http="httptools",
+        ws_per_message_deflate=False,
+        ws_max_size=settings.max_body_bytes,
+        timeout_keep_alive=settings.keep_alive_s,
+        timeout_graceful_shutdown=settings.shutdown_grace_s,
+        forwarded_allow_ips=settings.forwarded_allow_ips,
+        access_log=False,
+        log_config=None,
+        log_level=settings.log_level.lower(),
+    )
+
+
+_made: dict[str, Any] = {}
+
+
+def __getattr__(name: str) -> Any:
+    """``server.app:app`` for uvicorn and OpenEnv: made when it is first asked for."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _made:
+        _made[name] = create_app()
+    return _made[name]
+
+
+if __name__ == "__main__":
+    main()

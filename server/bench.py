@@ -1,0 +1,200 @@
+"""``python -m server.bench``: speed, start-up time and memory of the server, in one run.
+
+Prints one JSON document (and nothing else) to standard output:
+
+- steps/s in this process, random actions, hardest task;
+- steps/s over HTTP and over the WebSocket with 1 and 8 clients, and the same as shares of a FastAPI echo
+  (``async def``, JSON body in, the same dict out) that is served alike and measured right before;
+- seconds from starting the process to the first answer of /health;
+- resident memory after the start, and with as many REST episodes as the server keeps.
+
+Server, yardstick and load generator are processes of their own. The server runs with its default
+settings but the rate limit, which the load would meet; its log goes to a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from inferencegym.registry import all_specs
+from server.bound import BoundEnv
+
+__all__ = ["main", "measure"]
+
+CLIENTS = (1, 8)
+SECONDS = 3.0
+ROUNDS = 3
+"""The median of this many measurements is reported: other work on the machine comes and goes."""
+ACTIONS = 64
+START_TIMEOUT_S = 60.0
+
+
+def random_action(schema: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+    """An action drawn from its JSON schema: any field that has choices or bounds."""
+    return {name: _draw(field, rng) for name, field in schema["properties"].items()}
+
+
+def _draw(field: dict[str, Any], rng: random.Random) -> Any:
+    field = next(iter(field.get("anyOf", [field])))
+    if "enum" in field:
+        return rng.choice(field["enum"])
+    if field["type"] == "boolean":
+        return rng.random() < 0.5
+    if field["type"] == "integer":
+        return rng.randint(field["minimum"], field["maximum"])
+    return rng.uniform(field["minimum"], field["maximum"])
+
+
+def make_plan(bound: BoundEnv) -> dict[str, Any]:
+    """What the load generator plays: the hardest task under random actions."""
+    task = list(bound.tasks.values())[-1]
+    rng = random.Random(0)
+    schema = bound.action_model.model_json_schema()
+    return {
+        "task_id": task.id,
+        "episode_length": task.episode_length,
+        "actions": [random_action(schema, rng) for _ in range(ACTIONS)],
+    }
+
+
+def in_process(bound: BoundEnv, plan: dict[str, Any], seconds: float) -> float:
+    """Steps a second without any server."""
+    actions = [bound.parse_action(action) for action in plan["actions"]]
+    episode, _ = bound.begin(bound.start(plan["task_id"], None, None, None))
+    steps, until = 0, time.perf_counter() + seconds
+    started = time.perf_counter()
+    while time.perf_counter() < until:
+        episode.reset()
+        for step in range(plan["episode_length"]):
+            episode.step(actions[step % ACTIONS])
+        steps += plan["episode_length"]
+    return steps / (time.perf_counter() - started)
+
+
+@contextmanager
+def serving(module: str, log: Path) -> Iterator[tuple[int, int, float]]:
+    """A server process: its port, its process id, and the seconds it took to answer /health."""
+    port = _free_port()
+    environment = os.environ | {
+        "PORT": str(port),
+        "INFERENCEGYM_HOST": "127.0.0.1",
+        "INFERENCEGYM_RATE_LIMIT": "off",
+    }
+    started = time.perf_counter()
+    with log.open("wb") as output:
+        process = subprocess.Popen([sys.executable, "-m", module], env=environment, stdout=output, stderr=output)
+        try:
+            yield port, process.pid, _wait_for_health(port, started)
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(30)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_for_health(port: int, started: float) -> float:
+    while time.perf_counter() - started < START_TIMEOUT_S:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1):
+                return time.perf_counter() - started
+        except OSError:
+            time.sleep(0.02)
+    raise SystemExit(f"no answer on port {port} within {START_TIMEOUT_S} s")
+
+
+def load(kind: str, port: int, clients: int, plan: dict[str, Any], seconds: float) -> float:
+    """Steps a second that the load generator sees."""
+    command = [sys.executable, "-m", "server.bench_load", kind, str(port), str(clients), str(seconds)]
+    done = subprocess.run(command, input=json.dumps(plan).encode(), stdout=subprocess.PIPE, check=True)
+    return float(done.stdout)
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process, MB (Linux)."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1000.0
+
+
+def fill_sessions(port: int, count: int, plan: dict[str, Any]) -> None:
+    """Start ``count`` episodes and play each to its end, so that every log is as long as it gets."""
+    for _ in range(count):
+        session = _post(port, "reset", {"task_id": plan["task_id"]})["session_id"]
+        for step in range(plan["episode_length"]):
+            _post(port, "step", {"session_id": session, "action": plan["actions"][step % ACTIONS]})
+
+
+def _post(port: int, path: str, body: dict[str, Any]) -> Any:
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/{path}", json.dumps(body).encode(), {"content-type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=10) as reply:
+        return json.load(reply)
+
+
+def measure(seconds: float = SECONDS, rounds: int = ROUNDS, sessions: int = 50) -> dict[str, Any]:
+    """All figures; see the module's docstring."""
+    bound = BoundEnv(next(spec for spec in all_specs() if not spec.mount))
+    plan = make_plan(bound)
+    report: dict[str, Any] = {
+        "machine": f"{os.cpu_count()} CPUs, Python {sys.version.split()[0]}",
+        "in_process_steps_per_s": round(in_process(bound, plan, seconds)),
+    }
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        serving("server.bench_echo", Path(folder, "echo.log")) as (echo_port, _, _),
+        serving("server.app", Path(folder, "server.log")) as (port, pid, start_s),
+    ):
+        report["seconds_to_health"] = round(start_s, 2)
+        report["rss_mb_after_start"] = round(resident_mb(pid))
+        for clients in CLIENTS:
+            for kind in ("http", "ws"):
+                report |= _compare(kind, clients, port, echo_port, plan, seconds, rounds)
+        fill_sessions(port, sessions, plan)
+        report[f"rss_mb_with_{sessions}_sessions"] = round(resident_mb(pid))
+    return report
+
+
+def _compare(
+    kind: str, clients: int, port: int, echo_port: int, plan: dict[str, Any], seconds: float, rounds: int
+) -> dict[str, Any]:
+    """Our rate and the yardstick's, measured in turns."""
+    pairs = [
+        (load(f"{kind}-echo", echo_port, clients, plan, seconds), load(kind, port, clients, plan, seconds))
+        for _ in range(rounds)
+    ]
+    echo = sorted(pair[0] for pair in pairs)[rounds // 2]
+    ours = sorted(pair[1] for pair in pairs)[rounds // 2]
+    return {
+        f"{kind}_{clients}_clients": {
+            "steps_per_s": round(ours),
+            "echo_per_s": round(echo),
+            "share_of_echo": round(ours / echo, 2),
+        }
+    }
+
+
+def main() -> None:
+    """Print the report."""
+    print(json.dumps(measure(), indent=2))
+
+
+if __name__ == "__main__":
+    main()

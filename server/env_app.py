@@ -1,0 +1,104 @@
+"""The application of one environment: REST endpoints, OpenEnv's endpoints, pages, one OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.routing import Mount
+
+from server.bound import BoundEnv
+from server.errors import install_handlers
+from server.landing import landing_page, play_page
+from server.openenv_adapter import OpenEnvRoutes, openenv_routes
+from server.routes import add_rest_routes
+from server.schemas import ErrorReply
+from server.services import Services
+from server.socket_guard import SocketGuard
+
+__all__ = ["build_env_app"]
+
+_DESCRIPTION = """{description}
+
+Start an episode with `POST /reset`, act with `POST /step`, grade with `POST /grader`. Errors are
+`{{"error": {{"code", "message", "hint"}}}}`. OpenEnv clients use the WebSocket at `/ws`."""
+
+
+def build_env_app(
+    bound: BoundEnv, others: Sequence[BoundEnv], services: Services, mounts: Sequence[Mount] = ()
+) -> tuple[FastAPI, OpenEnvRoutes]:
+    """The application of ``bound``.
+
+    Args:
+        bound: the environment.
+        others: environments at other mounts, linked from the landing page.
+        services: shared by all environments of the server.
+        mounts: applications of other environments to be served below this one.
+    """
+    spec = bound.spec
+    app = FastAPI(
+        title=f"InferenceGym · {spec.title}",
+        version=spec.version,
+        description=_DESCRIPTION.format(description=spec.description),
+    )
+    install_handlers(app)
+    add_rest_routes(app, bound, services)
+    # Before OpenEnv's Task API, whose paths start with a parameter and would match a mount's name.
+    app.router.routes.extend(mounts)
+    openenv = openenv_routes(bound, services.settings)
+    services.socket_counts.append(openenv.count_sessions)
+    web = services.settings.web
+    app.add_route("/", landing_page(bound, others, web), methods=["GET"], include_in_schema=False)
+    if web:
+        app.add_route("/web", play_page(bound), methods=["GET"], include_in_schema=False)
+    app.router.routes.extend(openenv.routes)
+    app.add_middleware(SocketGuard, idle_timeout_s=services.settings.session_idle_timeout_s)
+    app.openapi = lambda: _document(app)
+    return app, openenv
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, in which every error has the one format."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes
+        )
+        schemas = document["components"]["schemas"]
+        for unused in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(unused, None)
+        error = {"schema": {"$ref": f"#/components/schemas/{ErrorReply.__name__}"}}
+        for path, operations in document["paths"].items():
+            for operation in operations.values():
+                _use_error_format(cast("dict[str, Any]", operation), path, {"application/json": error})
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _use_error_format(operation: dict[str, Any], path: str, content: dict[str, Any]) -> None:
+    responses = operation["responses"]
+    responses.setdefault("429", {"description": "Rate limit"})
+    if "{" in path:
+        responses.setdefault("400", {"description": "Bad index"})
+        responses.setdefault("404", {"description": "Unknown environment"})
+    if "requestBody" in operation or path == "/mcp":
+        responses.setdefault("413", {"description": "Body too large"})
+    if path == "/mcp":
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _JSON_RPC}}}
+    for status, response in responses.items():
+        if status.startswith("4"):
+            response["content"] = content
+
+
+_JSON_RPC = {
+    "type": "object",
+    "title": "JsonRpcRequest",
+    "required": ["jsonrpc", "method"],
+    "properties": {
+        "jsonrpc": {"const": "2.0"},
+        "method": {"type": "string"},
+        "params": {"type": "object"},
+        "id": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+    },
+}

@@ -1,0 +1,171 @@
+"""The one error format, ``{"error": {"code", "message", "hint"}}``, and everything that produces it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import structlog
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from pydantic_core import to_json
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from inferencegym.errors import InferenceGymError
+
+__all__ = [
+    "BodyTooLargeError",
+    "InternalError",
+    "InvalidJsonError",
+    "MediaTypeError",
+    "RateLimitError",
+    "RejectedError",
+    "error_body",
+    "error_response",
+    "install_handlers",
+    "unexpected",
+]
+
+log = structlog.stdlib.get_logger("inferencegym.server")
+
+
+class InvalidJsonError(InferenceGymError):
+    """The body is not one JSON document in UTF-8."""
+
+    code = "invalid_json"
+    status = 422
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"The body is not valid JSON: {why}.",
+            "Send one JSON object in UTF-8, such as {}, at most 200 levels deep; see /docs.",
+        )
+
+
+class RejectedError(InferenceGymError):
+    """A request that cannot be taken as it is, for a reason that is not one value's. Nothing was changed."""
+
+    code = "invalid_value"
+    status = 422
+
+
+class MediaTypeError(InferenceGymError):
+    """A body declared as something else than JSON."""
+
+    code = "unsupported_media_type"
+    status = 415
+
+    def __init__(self, content_type: str) -> None:
+        super().__init__(
+            f"Content-Type: {content_type[:80]!r} is not allowed; allowed: application/json.",
+            "With curl add -H 'content-type: application/json'.",
+        )
+
+
+class BodyTooLargeError(InferenceGymError):
+    """A body above the limit of its endpoint."""
+
+    code = "body_too_large"
+    status = 413
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(
+            f"The body is larger than {limit_bytes} bytes.",
+            "POST /grader takes larger bodies than the other endpoints; a replay (task_id, seed, actions) "
+            "is the smallest way to grade an episode.",
+        )
+
+
+class RateLimitError(InferenceGymError):
+    """More requests than the rate limit allows."""
+
+    code = "rate_limited"
+    status = 429
+
+    def __init__(self, rate: str, retry_after_s: int) -> None:
+        super().__init__(
+            f"More requests than this server allows one client ({rate}).",
+            f"Try again in {retry_after_s} s; the operator sets INFERENCEGYM_RATE_LIMIT.",
+        )
+        self.retry_after_s = retry_after_s
+
+
+class InternalError(InferenceGymError):
+    """A fault of the server itself; the details are in its log."""
+
+    code = "internal_error"
+    status = 500
+
+    def __init__(self) -> None:
+        super().__init__("The server failed at this request.", "This is a fault of the server; it was logged.")
+
+
+_HTTP_ERRORS: Mapping[int, tuple[str, str, str]] = {
+    404: ("not_found", "There is nothing at this path.", "GET /docs lists all endpoints."),
+    405: ("method_not_allowed", "This path does not take this method.", "GET /docs lists all endpoints."),
+}
+
+
+def error_body(code: str, message: str, hint: str) -> bytes:
+    """The JSON document of an error."""
+    # Lone surrogates can reach a message through a query string; they have no UTF-8 form.
+    clean = {"code": code, "message": _printable(message), "hint": _printable(hint)}
+    return to_json({"error": clean})
+
+
+def _printable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def error_response(error: InferenceGymError, headers: Mapping[str, str] | None = None) -> Response:
+    """The HTTP response of an error."""
+    response_headers = dict(headers or {})
+    if isinstance(error, RateLimitError):
+        response_headers["Retry-After"] = str(error.retry_after_s)
+    return Response(
+        error_body(error.code, error.message, error.hint),
+        status_code=error.status,
+        media_type="application/json",
+        headers=response_headers,
+    )
+
+
+def unexpected(error: Exception, path: str) -> InternalError:
+    """Log an error that nothing foresaw, and return what the caller may know of it."""
+    log.error("unexpected_error", path=path, error=type(error).__name__, exc_info=error)
+    return InternalError()
+
+
+def install_handlers(app: FastAPI) -> None:
+    """Make every error of ``app`` answer in the one format."""
+    app.add_exception_handler(InferenceGymError, _on_known)
+    app.add_exception_handler(RequestValidationError, _on_validation)
+    app.add_exception_handler(HTTPException, _on_http)
+
+
+async def _on_known(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, InferenceGymError)
+    return error_response(error)
+
+
+async def _on_validation(_request: Request, error: Exception) -> Response:
+    """A body or query that FastAPI itself validates: only OpenEnv's own endpoints do that."""
+    assert isinstance(error, RequestValidationError)
+    found = error.errors()
+    where = ".".join(str(part) for part in found[0]["loc"][1:]) if found else ""
+    message = f"{where or 'body'}: {found[0]['msg'] if found else 'not valid'}."
+    return error_response(RejectedError(message, "GET /docs shows what this endpoint takes."))
+
+
+async def _on_http(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code, message, hint = _HTTP_ERRORS.get(error.status_code, ("http_error", str(error.detail), ""))
+    if error.status_code == 404 and error.detail != "Not Found":  # noqa: PLR2004
+        message = f"{error.detail}."
+    return Response(
+        error_body(code, message, hint),
+        status_code=error.status_code,
+        media_type="application/json",
+        headers=error.headers,
+    )

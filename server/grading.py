@@ -1,0 +1,161 @@
+"""POST /grader and GET /baseline: gradings and replays, run beside the event loop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import anyio.to_thread
+from anyio import CapacityLimiter
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from env.protocols import Agent, GradeResult
+from inferencegym.errors import EpisodeNotStartedError, InvalidValueError
+from server.bound import BoundEnv
+from server.errors import InvalidJsonError, RejectedError
+from server.explain import explain, shown
+from server.schemas import GradeByLog, GradeByReplay, GradeBySession, Strict
+from server.sessions import SessionManager
+
+__all__ = ["BASELINE_AGENT", "BASELINE_SEED", "Baseline", "GradingDesk"]
+
+BASELINE_AGENT = "baseline"
+BASELINE_SEED = 0
+
+T = TypeVar("T")
+
+# Which of the three shapes a request is: the field that only this shape has.
+_SHAPES: dict[str, type[Strict]] = {
+    "episode_log": GradeByLog,
+    "session_id": GradeBySession,
+    "actions": GradeByReplay,
+}
+_SHAPES_HINT = (
+    "Send {task_id, episode_log}, or {session_id}, or {task_id, seed, actions} with config if the episode "
+    "had one."
+)
+
+
+class GradingDesk:
+    """Runs gradings in a few threads, so that long ones neither block nor starve the steps."""
+
+    def __init__(self, sessions: SessionManager, threads: int) -> None:
+        self._sessions = sessions
+        self._limiter = CapacityLimiter(threads)
+
+    async def run(self, work: Callable[..., T], *arguments: Any) -> T:
+        """``work(*arguments)`` in a thread; waits for a free one."""
+        return await anyio.to_thread.run_sync(work, *arguments, limiter=self._limiter)
+
+    def grade(self, bound: BoundEnv, body: bytes) -> dict[str, Any]:
+        """The reply to a body of POST /grader.
+
+        Raises:
+            RejectedError: none or several of the three shapes.
+            InvalidValueError: a field that its shape or the grader refuses.
+            SessionNotFoundError: the session is unknown or evicted.
+        """
+        request = _parse(body)
+        if isinstance(request, GradeByLog):
+            return self._grade_log(bound, request)
+        if isinstance(request, GradeBySession):
+            return self._grade_session(bound, request)
+        return self._grade_replay(bound, request)
+
+    def _grade_log(self, bound: BoundEnv, request: GradeByLog) -> dict[str, Any]:
+        length = bound.task(request.task_id).episode_length
+        _check_length("episode_log", len(request.episode_log), length)
+        return _reply(bound, request.task_id, bound.grader.grade_log(request.task_id, request.episode_log))
+
+    def _grade_session(self, bound: BoundEnv, request: GradeBySession) -> dict[str, Any]:
+        session = self._sessions.get(request.session_id, bound.spec.id)
+        log = session.log_copy()
+        if not log:
+            raise EpisodeNotStartedError(
+                "This episode has no step yet, so there is nothing to grade.", "Call POST /step first."
+            )
+        task_id = session.start.task_id
+        return _reply(bound, task_id, bound.grader.grade_log(task_id, log, verified=True))
+
+    def _grade_replay(self, bound: BoundEnv, request: GradeByReplay) -> dict[str, Any]:
+        length = bound.task(request.task_id).episode_length
+        _check_length("actions", len(request.actions), length)
+        actions = bound.parse_actions(request.actions)
+        config = bound.parse_config(request.config)
+        result = bound.grader.grade_replay(request.task_id, request.seed, actions, config)
+        return _reply(bound, request.task_id, result)
+
+
+class Baseline:
+    """The baseline agent's grades, computed once."""
+
+    def __init__(self, bound: BoundEnv) -> None:
+        self._bound = bound
+        self._lock = threading.Lock()
+        self._reply: dict[str, Any] | None = None
+
+    def reply(self) -> dict[str, Any]:
+        """Scores and breakdowns on every task, graded by replaying the agent's actions with seed 0."""
+        with self._lock:
+            if self._reply is None:
+                results = {task_id: self._play(task_id) for task_id in self._bound.tasks}
+                self._reply = {
+                    "agent": BASELINE_AGENT,
+                    "seed": BASELINE_SEED,
+                    "scores": {task_id: result.score for task_id, result in results.items()},
+                    "breakdowns": {task_id: result.breakdown for task_id, result in results.items()},
+                }
+            return self._reply
+
+    def _play(self, task_id: str) -> GradeResult:
+        bound = self._bound
+        agent: Agent = bound.spec.part("agents")[BASELINE_AGENT](task_id, BASELINE_SEED)
+        agent.reset()
+        episode, observation = bound.begin(bound.start(task_id, BASELINE_SEED, None, None))
+        actions: list[dict[str, Any]] = []
+        while not episode.done:
+            action = agent.act(observation)
+            actions.append(action.model_dump(mode="json"))
+            observation = episode.step(action)[0]
+        return bound.grader.grade_replay(task_id, BASELINE_SEED, actions)
+
+
+def _parse(body: bytes) -> Strict:
+    try:
+        document = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise InvalidJsonError(str(error)) from None
+    if not isinstance(document, dict):
+        raise InvalidValueError("body", shown(document), "an object", _SHAPES_HINT)
+    shapes = [shape for field, shape in _SHAPES.items() if field in document]
+    if len(shapes) != 1:
+        which = "none" if not shapes else f"{len(shapes)}"
+        raise RejectedError(f"The body must have exactly one of {', '.join(_SHAPES)}; it has {which}.", _SHAPES_HINT)
+    try:
+        return shapes[0].model_validate(document)
+    except ValidationError as error:
+        raise explain(error, shapes[0]) from None
+
+
+def _check_length(field: str, count: int, episode_length: int) -> None:
+    if count > episode_length:
+        raise InvalidValueError(field, count, f"at most {episode_length} entries, one for each step")
+    if not count:
+        raise InvalidValueError(field, shown([]), f"1 to {episode_length} entries, one for each step")
+
+
+def _reply(bound: BoundEnv, task_id: str, result: GradeResult) -> dict[str, Any]:
+    length = bound.task(task_id).episode_length
+    feedback = result.feedback
+    if result.steps < length:
+        feedback = f"{feedback} The episode is unfinished: {result.steps} of {length} steps."
+    return {
+        "task_id": task_id,
+        "score": result.score,
+        "breakdown": result.breakdown,
+        "feedback": feedback,
+        "verified": result.verified,
+        "steps": result.steps,
+    }

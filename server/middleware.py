@@ -1,0 +1,223 @@
+"""Pure ASGI middleware: what is observed about a request, and what is refused before it is read."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import limits
+import structlog
+from limits.storage import MemoryStorage
+from limits.strategies import FixedWindowRateLimiter
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from inferencegym.errors import InferenceGymError
+from server.errors import BodyTooLargeError, RateLimitError, error_response, unexpected
+from server.metrics import Metrics
+from server.settings import Settings
+
+__all__ = ["BodyLimit", "Cors", "Observe", "RateLimit"]
+
+
+class Observe:
+    """Outermost: counts and logs every request, and answers what nothing else caught."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, log_requests: bool) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._log = structlog.get_logger().bind() if log_requests else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            return await self._app(scope, receive, send)
+        started_s = time.perf_counter()
+        status = 0
+
+        async def noting_send(message: Message) -> None:
+            nonlocal status
+            kind = message["type"]
+            if kind in ("http.response.start", "websocket.http.response.start"):
+                status = message["status"]
+            elif kind == "websocket.accept":
+                status = 101
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting_send)
+        except Exception as error:  # noqa: BLE001 (the last line of defence: no caller sees a traceback)
+            answer = unexpected(error, scope["path"])
+            if not status and scope["type"] == "http":
+                await error_response(answer)(scope, receive, noting_send)
+        finally:
+            self._note(scope, status, time.perf_counter() - started_s)
+        return None
+
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        method = scope["method"] if scope["type"] == "http" else "WEBSOCKET"
+        self._metrics.count(method, _route(scope), status, seconds)
+        if self._log is not None:
+            client = scope.get("client")
+            self._log.info(
+                "request",
+                method=method,
+                path=scope["path"],
+                status=status,
+                ms=round(seconds * 1000.0, 3),
+                client=client[0] if client else None,
+            )
+
+
+def _route(scope: Scope) -> str:
+    route = scope.get("route")
+    if route is None:
+        return "unmatched"
+    return f"{scope.get('root_path', '')}{route.path}"
+
+
+class Cors:
+    """Starlette's CORS for requests that a browser sends from another origin; others pass it by."""
+
+    def __init__(self, app: ASGIApp, origins: list[str]) -> None:
+        self._app = app
+        self._cors = CORSMiddleware(
+            app,
+            allow_origins=origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["Retry-After"],
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        crosses = scope["type"] == "http" and any(name == b"origin" for name, _ in scope["headers"])
+        await (self._cors if crosses else self._app)(scope, receive, send)
+
+
+class RateLimit:
+    """A fixed window for each client address. Health checks and metrics are never refused.
+
+    Large rates are drawn from the window in blocks, since every draw costs some microseconds; a block
+    divides the rate, so that the limit stays exact.
+    """
+
+    EXEMPT = ("/health", "/metrics")
+    BLOCK = 10
+    BLOCKS_FROM = 1000
+    MAX_CLIENTS = 4096
+    """Clients whose open blocks are remembered; beyond, the remembered blocks are given up."""
+
+    def __init__(self, app: ASGIApp, rate: str) -> None:
+        self._app = app
+        self._rate = rate
+        self._item = limits.parse(rate)
+        in_blocks = self._item.amount >= self.BLOCKS_FROM and self._item.amount % self.BLOCK == 0
+        self._block = self.BLOCK if in_blocks else 1
+        self._granted: dict[str, int] = {}
+        self._limiter = FixedWindowRateLimiter(MemoryStorage())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan" and not scope["path"].endswith(self.EXEMPT):
+            client = scope.get("client")
+            key = client[0] if client else "local"
+            if not self._allows(key):
+                return await _refuse(self._error(key), scope, receive, send)
+        return await self._app(scope, receive, send)
+
+    def _allows(self, key: str) -> bool:
+        granted = self._granted.get(key, 0)
+        if not granted:
+            if not self._limiter.hit(self._item, key, cost=self._block):
+                return False
+            granted = self._block
+            if len(self._granted) >= self.MAX_CLIENTS:
+                self._granted.clear()
+        self._granted[key] = granted - 1
+        return True
+
+    def _error(self, key: str) -> RateLimitError:
+        window = self._limiter.get_window_stats(self._item, key)
+        return RateLimitError(self._rate, max(1, math.ceil(window.reset_time - time.time())))
+
+
+class BodyLimit:
+    """Refuses bodies above the limit of their endpoint, by their declared or their actual length."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._limit = settings.max_body_bytes
+        self._grader_limit = settings.grader_max_body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
+            return await self._app(scope, receive, send)
+        limit = self._grader_limit if scope["path"].endswith("/grader") else self._limit
+        declared = _declared_length(scope)
+        if declared is None:
+            body = await _read_up_to(receive, limit)
+            if body is None:
+                return await _refuse(BodyTooLargeError(limit), scope, receive, send)
+            receive = _replay(body, receive)
+        elif declared > limit:
+            return await _refuse(BodyTooLargeError(limit), scope, receive, send)
+        return await self._app(scope, receive, send)
+
+
+def _declared_length(scope: Scope) -> int | None:
+    """Content-Length, which the HTTP parser enforces; None for a chunked body."""
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            return int(value) if value.isdigit() else None
+    return None
+
+
+async def _read_up_to(receive: Receive, limit: int) -> bytes | None:
+    """The whole body, or None when it is longer than ``limit`` bytes or the client went away."""
+    chunks: list[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":
+            return b""
+        chunks.append(message.get("body", b""))
+        size += len(chunks[-1])
+        if size > limit:
+            return None
+        more = message.get("more_body", False)
+    return b"".join(chunks)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A ``receive`` that gives ``body`` first."""
+    first: list[Mapping[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> Message:
+        return dict(first.pop()) if first else await receive()
+
+    return replayed
+
+
+async def _refuse(error: InferenceGymError, scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await _refuse_socket(error, scope, receive, send)
+        return
+    # The HTTP server drains what is left of the body, so the connection stays good for the next request.
+    await error_response(error)(scope, receive, send)
+
+
+async def _refuse_socket(error: InferenceGymError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Refuse the handshake with the error as an HTTP response, where the server can do that."""
+    if "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": 1013})
+        return
+    response = error_response(error)
+    await receive()
+    await send(
+        {
+            "type": "websocket.http.response.start",
+            "status": response.status_code,
+            "headers": response.raw_headers,
+        }
+    )
+    await send({"type": "websocket.http.response.body", "body": bytes(response.body)})

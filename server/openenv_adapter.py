@@ -1,0 +1,227 @@
+"""OpenEnv's view of an environment: one Environment class a mount, served by OpenEnv's own HTTPEnvServer."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fastapi import FastAPI
+from openenv.core.env_server.http_server import HTTPEnvServer
+from openenv.core.env_server.interfaces import Environment
+from openenv.core.env_server.types import (
+    Action,
+    ConcurrencyConfig,
+    EnvironmentMetadata,
+    Observation,
+    ServerMode,
+    State,
+)
+from starlette.routing import BaseRoute
+
+from env.protocols import Episode
+from inferencegym.errors import EpisodeNotStartedError, UnknownNameError
+from server.bound import BoundEnv
+from server.errors import RejectedError
+from server.openenv_models import (
+    RewardRubric,
+    WireModels,
+    first_observation,
+    wire_models,
+    wire_observation,
+)
+from server.sessions import EpisodeStart, take_step
+from server.settings import Settings
+
+__all__ = ["SPLIT", "OpenEnvRoutes", "make_environment", "openenv_routes"]
+
+SPLIT = "train"
+"""The one split of the Task API: every task, playable with any seed."""
+
+_OWN_PATHS = frozenset({"/health"})
+"""Paths of OpenEnv that this server answers itself."""
+
+
+class RegistryEnvironment(Environment[Action, Observation, State]):
+    """Plays one environment of the registry. Subclasses name it; see :func:`make_environment`.
+
+    ``reset`` takes ``seed``, ``episode_id``, ``task_id`` and ``config`` as POST /reset does, or ``split``
+    and ``index`` of the Task API instead of ``task_id``. A reset that is refused leaves the episode as it
+    was. Both calls are also async: a step takes microseconds, less than handing it to a thread.
+    """
+
+    SUPPORTS_CONCURRENT_SESSIONS = True
+    bound: ClassVar[BoundEnv]
+    models: ClassVar[WireModels]
+
+    def __init__(self) -> None:
+        super().__init__(rubric=RewardRubric(self.bound.reward_terms))
+        self._episode: Episode | None = None
+        self._start: EpisodeStart | None = None
+        self._closed = False
+
+    def reset(self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> Observation:
+        """Start an episode and return its first observation (reward None)."""
+        self._refuse_if_closed()
+        if "split" in kwargs or "index" in kwargs:
+            split, index = kwargs.pop("split", SPLIT), kwargs.pop("index", 0)
+            kwargs["task_id"] = kwargs.get("task_id") or self._task_at(split, index)
+        start = self.bound.parse_reset_fields({"seed": seed, "episode_id": episode_id, **kwargs})
+        episode, observation = self.bound.begin(start)
+        self._episode, self._start = episode, start
+        self._reset_rubric()
+        info = {
+            "task_id": start.task_id,
+            "seed": start.seed,
+            "episode_id": start.episode_id,
+            "episode_length": episode.task.episode_length,
+        }
+        return first_observation(self.models, observation, info)
+
+    async def reset_async(
+        self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any
+    ) -> Observation:
+        """The same on the event loop."""
+        return self.reset(seed, episode_id, **kwargs)
+
+    def step(self, action: Action, timeout_s: float | None = None, **kwargs: Any) -> Observation:  # noqa: ARG002
+        """Take one step. Raises EpisodeNotStartedError or EpisodeDoneError; nothing is changed then."""
+        self._refuse_if_closed()
+        result = take_step(self._started()[0], action)
+        observation = wire_observation(self.models, result)
+        self._apply_rubric(action, observation)
+        return observation
+
+    async def step_async(self, action: Action, timeout_s: float | None = None, **kwargs: Any) -> Observation:
+        """The same on the event loop."""
+        return self.step(action, timeout_s, **kwargs)
+
+    @property
+    def state(self) -> State:
+        """The episode's metadata, under the episode_id given at reset."""
+        episode, start = self._started()
+        return self.models.state.model_validate({**episode.state(), "episode_id": start.episode_id})
+
+    def close(self) -> None:
+        """Give the episode up; OpenEnv calls this when the connection or its idle time ends."""
+        self._episode = self._start = None
+        self._closed = True
+
+    def get_metadata(self) -> EnvironmentMetadata:
+        """Name, description and version of the environment."""
+        spec = self.bound.spec
+        return EnvironmentMetadata(name=spec.id, description=spec.description, version=spec.version)
+
+    # Task API
+
+    def list_splits(self) -> list[str]:
+        """The one split."""
+        return [SPLIT]
+
+    def list_tasks(self, split: str) -> list[dict[str, Any]]:
+        """All tasks, in order of difficulty."""
+        if split != SPLIT:
+            raise UnknownNameError("split", split, [SPLIT])
+        return self.bound.task_list()
+
+    def num_tasks(self, split: str) -> int:
+        """Number of tasks."""
+        return len(self.list_tasks(split))
+
+    def get_task(self, split: str, index: int) -> dict[str, Any]:
+        """One task. Raises IndexError outside 0 to num_tasks - 1."""
+        tasks = self.list_tasks(split)
+        if not 0 <= index < len(tasks):
+            raise IndexError(index)
+        return tasks[index]
+
+    def get_task_range(
+        self, split: str, start: int | None = None, stop: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Tasks of a slice."""
+        return self.list_tasks(split)[start:stop]
+
+    # Web interface
+
+    def render_web(self, observation: dict[str, Any]) -> str | None:
+        """A table of the observation's fields."""
+        fields = {**observation.get("observation", observation)}
+        for name in ("metadata", "info"):
+            fields.pop(name, None)
+        for name in ("reward", "done"):
+            if name in observation:
+                fields[name] = observation[name]
+        rows = (
+            f"<tr><th>{html.escape(str(name))}</th><td>{html.escape(str(value))}</td></tr>"
+            for name, value in fields.items()
+        )
+        return f"<table>{''.join(rows)}</table>"
+
+    def web_actions(self, observation: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:  # noqa: ARG002
+        """The default action; the form offers the rest."""
+        return [("Defaults", self.bound.action_model().model_dump(mode="json"))]
+
+    def _task_at(self, split: Any, index: Any) -> str:
+        count = self.num_tasks(split)
+        if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < count:
+            raise RejectedError(f"index: must be a whole number from 0 to {count - 1}.")
+        return self.get_task(split, index)["id"]
+
+    def _started(self) -> tuple[Episode, EpisodeStart]:
+        if self._episode is None or self._start is None:
+            raise EpisodeNotStartedError("There is no episode yet.", "Send a reset first.")
+        return self._episode, self._start
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise EpisodeNotStartedError(
+                "This session has ended, for example after its idle time.", "Connect again and reset."
+            )
+
+
+def make_environment(bound: BoundEnv) -> type[RegistryEnvironment]:
+    """The Environment class of one environment."""
+    return type(
+        f"{bound.spec.name.capitalize()}Environment",
+        (RegistryEnvironment,),
+        {"bound": bound, "models": wire_models(bound), "__doc__": bound.spec.description},
+    )
+
+
+@dataclass(frozen=True)
+class OpenEnvRoutes:
+    """What OpenEnv contributes to an application."""
+
+    routes: list[BaseRoute]
+    on_startup: list[Callable[[], Awaitable[None]]]
+    on_shutdown: list[Callable[[], Awaitable[None]]]
+    count_sessions: Callable[[], int]
+
+
+def openenv_routes(bound: BoundEnv, settings: Settings) -> OpenEnvRoutes:
+    """/ws, /mcp, /schema, /metadata and the Task API, as OpenEnv's own server builds them.
+
+    They are registered on an application of their own and taken over one by one, so that no path is
+    served (or documented) twice. Its production mode leaves out /reset, /step and /state, which on
+    OpenEnv's side would build a new environment for every request.
+    """
+    environment = make_environment(bound)
+    server = HTTPEnvServer(
+        environment,
+        environment.models.action,
+        environment.models.observation,
+        concurrency_config=ConcurrencyConfig(
+            max_concurrent_envs=settings.max_sessions, session_timeout=settings.session_idle_timeout_s or None
+        ),
+        env_name=bound.spec.name,
+        state_cls=environment.models.state,
+    )
+    scratch = FastAPI(openapi_url=None)
+    server.register_routes(scratch, mode=ServerMode.PRODUCTION)
+    return OpenEnvRoutes(
+        routes=[route for route in scratch.router.routes if getattr(route, "path", "") not in _OWN_PATHS],
+        on_startup=list(scratch.router.on_startup),
+        on_shutdown=list(scratch.router.on_shutdown),
+        count_sessions=lambda: server.active_sessions,
+    )

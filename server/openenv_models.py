@@ -1,0 +1,112 @@
+"""OpenEnv's wire models of an environment, and its rubric tree, generated from the registry's models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from openenv.core.env_server.types import Action, Observation, State
+from openenv.core.rubrics.base import Rubric
+from pydantic import BaseModel, Field, create_model
+
+from server.bound import BoundEnv
+from server.sessions import StepResult
+
+__all__ = ["RewardRubric", "WireModels", "wire_models"]
+
+
+@dataclass(frozen=True, slots=True)
+class WireModels:
+    """Action, observation and state as OpenEnv's classes."""
+
+    action: type[Action]
+    observation: type[Observation]
+    state: type[State]
+
+
+def wire_models(bound: BoundEnv) -> WireModels:
+    """Build the three classes. Learning signals are typed fields: OpenEnv's metadata may be dropped."""
+    prefix = bound.spec.name.capitalize()
+
+    class _Action(bound.action_model, Action):  # type: ignore[name-defined,misc]
+        @classmethod
+        def model_validate(cls, obj: Any, **_options: Any) -> Any:
+            """Validate as REST does, so that both say the same about a bad action.
+
+            pydantic's own error cannot be sent by OpenEnv when it carries an exception object.
+            """
+            fields = {key: obj[key] for key in obj if key != "metadata"} if isinstance(obj, dict) else obj
+            return bound.parse_action(fields)
+
+    action = create_model(f"{prefix}Action", __base__=_Action, __doc__=bound.action_model.__doc__)
+    observation = create_model(
+        f"{prefix}Observation",
+        __base__=(bound.observation_model, Observation),
+        __doc__=bound.observation_model.__doc__,
+        terminated=(bool, Field(False, description="The episode ended by what happened in it.")),
+        truncated=(bool, Field(False, description="The episode ended because its length was reached.")),
+        info=(
+            dict[str, Any],
+            Field(
+                default_factory=dict,
+                description="After a step as in a REST /step reply; after a reset task_id, seed, episode_id "
+                "and episode_length.",
+            ),
+        ),
+    )
+    state = create_model(
+        f"{prefix}State", __base__=(bound.state_model, State), __doc__=bound.state_model.__doc__
+    )
+    return WireModels(action, observation, state)
+
+
+class _TermRubric(Rubric):
+    """One named term of the reward, as the environment computed it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
+    def forward(self, action: Any, observation: Any) -> float:  # noqa: ARG002 (RFC 004's signature)
+        return float(observation.info["reward_terms"][self._name])
+
+
+class RewardRubric(Rubric):
+    """The reward; its children are the terms that sum to it (RFC 004)."""
+
+    def __init__(self, terms: tuple[str, ...]) -> None:
+        super().__init__()
+        for name in terms:
+            setattr(self, name, _TermRubric(name))
+
+    def forward(self, action: Any, observation: Any) -> float:
+        for term in self.children():
+            term(action, observation)
+        # The environment's own sum, bit for bit.
+        return float(observation.reward)
+
+
+def wire_observation(models: WireModels, result: StepResult) -> Observation:
+    """A step's result as OpenEnv sends it. Its values are valid already, so nothing is checked again."""
+    return models.observation.model_construct(
+        **result.observation.__dict__,
+        reward=result.reward,
+        done=result.done,
+        terminated=result.terminated,
+        truncated=result.truncated,
+        info=result.info,
+        metadata={},
+    )
+
+
+def first_observation(models: WireModels, observation: BaseModel, info: dict[str, Any]) -> Observation:
+    """What a reset returns."""
+    return models.observation.model_construct(
+        **observation.__dict__,
+        reward=None,
+        done=False,
+        terminated=False,
+        truncated=False,
+        info=info,
+        metadata={},
+    )

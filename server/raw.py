@@ -1,0 +1,113 @@
+"""Routes that are documented like any FastAPI route but read and write raw JSON.
+
+FastAPI's own body handling parses, validates and serialises in several passes; on POST /step that costs
+more than the step. Here the request model validates the body's bytes directly, and the reply is
+serialised once. The models still appear in the OpenAPI document.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server.errors import MediaTypeError
+
+__all__ = ["Handler", "RawRoute", "documented", "json_body", "json_response"]
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+JSON_TYPE = b"application/json"
+CURL_DEFAULT_TYPE = "application/x-www-form-urlencoded"
+"""What `curl -d` declares by itself; such a body still has to be JSON."""
+
+
+class RawRoute(APIRoute):
+    """Calls the handler behind a :func:`documented` endpoint with the bare request."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        # In place of FastAPI's own, which prepares for dependencies that no handler here has.
+        self.app = _asgi(vars(endpoint)["handler"])
+
+
+def _asgi(handler: Handler) -> ASGIApp:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        response = await handler(Request(scope, receive, send))
+        await response(scope, receive, send)
+
+    return app
+
+
+def documented(handler: Handler, **parameters: Any) -> Callable[..., Any]:
+    """An endpoint whose signature describes ``handler`` in the OpenAPI document.
+
+    Args:
+        handler: takes the request and returns the response; its docstring is the description.
+        parameters: annotations that FastAPI understands, by name: ``body=Model`` for the JSON body,
+            ``session_id=Annotated[str, Query()]`` for a query parameter.
+    """
+
+    async def endpoint(**_parameters: Any) -> Response:
+        raise NotImplementedError("the route calls the handler, never this")
+
+    endpoint.__name__ = getattr(handler, "__name__", "endpoint")
+    endpoint.__doc__ = inspect.getdoc(handler)
+    vars(endpoint)["handler"] = handler
+    vars(endpoint)["__signature__"] = inspect.Signature(
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
+            for name, annotation in parameters.items()
+        ]
+    )
+    return endpoint
+
+
+async def json_body(request: Request) -> bytes:
+    """The body of a request that is not declared as something else than JSON.
+
+    A missing content type is fine, and so is the one that ``curl -d`` adds.
+
+    Raises:
+        MediaTypeError: the body is declared as text, XML, a file upload and so on.
+    """
+    message = await request.receive()
+    # One chunk is the rule; anything else goes the general way.
+    whole = message["type"] == "http.request" and not message.get("more_body", False)
+    body: bytes = message.get("body", b"") if whole else await _joined(message, request.receive)
+    declared = next((value for name, value in request.scope["headers"] if name == b"content-type"), JSON_TYPE)
+    if declared == JSON_TYPE or not body:
+        return body
+    content_type = declared.decode("latin-1")
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind in ("application/json", CURL_DEFAULT_TYPE, "") or kind.endswith("+json"):
+        return body
+    raise MediaTypeError(content_type)
+
+
+async def _joined(message: Message, receive: Receive) -> bytes:
+    chunks: list[bytes] = []
+    while message["type"] == "http.request":
+        chunks.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+        message = await receive()
+    raise ClientDisconnect
+
+
+def json_response(content: Any) -> Response:
+    """A 200 response; pydantic models inside ``content`` are written field by field."""
+    return Response(orjson.dumps(content, default=_fields_of), media_type="application/json")
+
+
+def _fields_of(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.__dict__
+    raise TypeError(f"{type(value).__name__} is not JSON")

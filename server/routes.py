@@ -1,0 +1,168 @@
+"""The eight REST endpoints of one environment."""
+
+from __future__ import annotations
+
+import platform
+import time
+from importlib.metadata import version
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from server.bound import BoundEnv, reply_parts
+from server.errors import RejectedError
+from server.grading import Baseline, GradingDesk
+from server.raw import Handler, RawRoute, documented, json_body, json_response
+from server.schemas import (
+    BaselineReply,
+    ErrorReply,
+    GradeReply,
+    GradeRequest,
+    HealthReply,
+    InfoReply,
+    TasksReply,
+)
+from server.services import Services
+
+__all__ = ["RestEndpoints", "add_rest_routes"]
+
+_REPORTED_PACKAGES = ("inferencegym", "fastapi", "numpy", "openenv", "pydantic", "scipy")
+
+
+class RestEndpoints:
+    """Handlers; their docstrings are the API's documentation."""
+
+    def __init__(self, bound: BoundEnv, services: Services) -> None:
+        self._bound = bound
+        self._services = services
+        self._env_id = bound.spec.id
+        self._baseline = Baseline(bound)
+        self._desk: GradingDesk = services.desk
+
+    async def reset(self, request: Request) -> Response:
+        """Start an episode. No body, or `{}`, starts the first task with seed 42.
+
+        The reply's `session_id` is needed by all further calls. A malformed body starts nothing.
+        """
+        start = self._bound.parse_reset(await json_body(request))
+        episode, observation = self._bound.begin(start)
+        session = self._services.sessions.create(start, episode)
+        return json_response(
+            {
+                "session_id": session.id,
+                "observation": observation,
+                "reward": None,
+                "done": False,
+                "episode_length": episode.task.episode_length,
+                "task_id": start.task_id,
+                "seed": start.seed,
+                "episode_id": start.episode_id,
+            }
+        )
+
+    async def step(self, request: Request) -> Response:
+        """Take one step. Action fields left out take their defaults; a step after the end is a 409.
+
+        The call always names its session: a server that guessed it would mix up two clients' episodes.
+        """
+        session_id, action = self._bound.parse_step(await json_body(request))
+        session = self._services.sessions.get(session_id, self._env_id)
+        return json_response(reply_parts(session.step(action)))
+
+    async def state(self, request: Request) -> Response:
+        """Metadata of an episode: task, seed, steps taken, reward so far."""
+        session_id = request.query_params.get("session_id")
+        if not session_id:
+            raise RejectedError(
+                "session_id: missing; expected text.", "Call /state?session_id=… with the id of POST /reset."
+            )
+        return json_response(self._services.sessions.get(session_id, self._env_id).state())
+
+    async def grader(self, request: Request) -> Response:
+        """Grade an episode, in exactly one of three ways.
+
+        - `{task_id, episode_log}` grades a log that you kept: the /step replies in order, or of each
+          `{action, reward, metrics}`. Not verified.
+        - `{session_id}` grades the server's own record, finished or not. Verified.
+        - `{task_id, seed, actions}` (and `config`, if the episode had one) plays the episode again.
+          Verified.
+        """
+        body = await json_body(request)
+        return json_response(await self._desk.run(self._desk.grade, self._bound, body))
+
+    async def baseline(self, _request: Request) -> Response:
+        """The baseline agent's score on every task: seed 0, computed once, the same every time."""
+        return json_response(await self._desk.run(self._baseline.reply))
+
+    async def tasks(self, _request: Request) -> Response:
+        """The tasks, in order of difficulty."""
+        return json_response({"tasks": self._bound.task_list()})
+
+    async def info(self, _request: Request) -> Response:
+        """JSON schemas of action, observation, state and config, versions, and what drives the episodes."""
+        return json_response(await self._desk.run(self._describe))
+
+    async def health(self, _request: Request) -> Response:
+        """Whether the server is up."""
+        services = self._services
+        return json_response(
+            {
+                "status": "healthy",
+                "active_sessions": services.active_sessions(),
+                "uptime_s": round(time.monotonic() - services.started_s, 3),
+                "version": self._bound.spec.version,
+            }
+        )
+
+    def _describe(self) -> dict[str, Any]:
+        bound = self._bound
+        own: dict[str, Any] = dict(bound.spec.part("info")())
+        versions = {name: version(name) for name in _REPORTED_PACKAGES} | {"python": platform.python_version()}
+        return {
+            "id": bound.spec.id,
+            "title": bound.spec.title,
+            "description": bound.spec.description,
+            "version": bound.spec.version,
+            "action_schema": bound.action_model.model_json_schema(),
+            "observation_schema": bound.observation_model.model_json_schema(),
+            "state_schema": bound.state_model.model_json_schema(),
+            "config_schema": bound.config_model.model_json_schema(),
+            **own,
+            "versions": versions | own.get("versions", {}),
+        }
+
+
+def add_rest_routes(app: FastAPI, bound: BoundEnv, services: Services) -> None:
+    """Put the endpoints on ``app``, each documented by its models."""
+    rest = RestEndpoints(bound, services)
+    routes: list[BaseRoute] = []
+
+    def add(
+        method: str, handler: Handler, model: Any, errors: tuple[int, ...] = (), **parameters: Any
+    ) -> None:
+        endpoint = documented(handler, **parameters)
+        routes.append(
+            RawRoute(
+                f"/{endpoint.__name__}",
+                endpoint,
+                methods=[method],
+                response_model=model,
+                responses={status: {"model": ErrorReply} for status in (*errors, 429)},
+            )
+        )
+
+    body_errors = (413, 415, 422)
+    session_id = Annotated[str, Query(description="As POST /reset gave it.")]
+    # In order of use and before FastAPI's own: the router tries its routes one after the other.
+    add("POST", rest.step, bound.step_reply, (404, 409, *body_errors), body=bound.step_request)
+    add("POST", rest.reset, bound.reset_reply, body_errors, body=bound.reset_request | None)
+    add("GET", rest.state, bound.state_model, (404, 422), session_id=session_id)
+    add("POST", rest.grader, GradeReply, (404, 409, *body_errors), body=GradeRequest)
+    add("GET", rest.health, HealthReply)
+    add("GET", rest.tasks, TasksReply)
+    add("GET", rest.info, InfoReply)
+    add("GET", rest.baseline, BaselineReply)
+    app.router.routes[:0] = routes

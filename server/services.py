@@ -1,0 +1,33 @@
+"""What all environments of one server share: settings, sessions, grading threads, metrics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from server.grading import GradingDesk
+from server.metrics import Metrics
+from server.sessions import SessionManager
+from server.settings import Settings
+
+__all__ = ["Services"]
+
+
+class Services:
+    """Made once per application."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.started_s = time.monotonic()
+        self.sessions = SessionManager(settings.max_sessions, settings.session_idle_timeout_s)
+        self.desk = GradingDesk(self.sessions, settings.grader_threads)
+        self.socket_counts: list[Callable[[], int]] = []
+        self.metrics = Metrics(self.sessions, self.socket_sessions)
+
+    def socket_sessions(self) -> int:
+        """Open WebSocket and MCP sessions of all environments."""
+        return sum(count() for count in self.socket_counts)
+
+    def active_sessions(self) -> int:
+        """REST episodes kept and WebSocket sessions open."""
+        return len(self.sessions) + self.socket_sessions()
