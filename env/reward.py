@@ -1,18 +1,21 @@
 """Reward of InferenceGym/Serving-v0: alpha*T - beta*L - gamma*V - delta*C, each term in [0, 1].
 
-========  =====================================================  =========================================
-term      raw value                                              bounded to [0, 1] by
-========  =====================================================  =========================================
-T         tokens/s / the task's measured maximum                 ``min(1, raw)``
-L         x = TTFT p50 / SLO                                     ``min(1, x)/2 + log1p(max(0, x-1))/log1p(999)/2``
-V         SLO violation rate + memory over the limit / 10 GB     ``min(1, raw)``
-C         x = cost_per_1k / 0.005                                ``x / (1 + x)``
-========  =====================================================  =========================================
+====  ==================================================  ================================================
+term  raw value                                           bounded to [0, 1] by
+====  ==================================================  ================================================
+T     tokens/s / the task's measured maximum              ``min(1, raw)``
+L     TTFT p50 / SLO                                      ``half_linear(raw, 1000)``
+V     SLO violation rate + memory over the limit / 10 GB  ``min(1, raw)``
+C     cost_per_1k / 0.005                                 ``knee(raw / 5, 9/10, 6)``
+====  ==================================================  ================================================
 
-A linear L or C would sit at its bound through every overload, where a learner most needs to know which way
-is less bad: L has half its range below the SLO and keeps a logarithmic slope up to a thousand times the
-SLO; C never saturates. V counts memory above the task's limit like the grader does (10 GB to the end of
-the scale), so that reward and grade pull the same way.
+``knee(x, at, top)`` is ``at * x`` up to x = 1, then logarithmic, reaching 1 at ``top``. Terms cut off at 1
+would sit at their bound through every overload, where a learner most needs to know which way is less bad.
+L has a quarter of its range below the SLO (faster than promised is worth little) and a slope up to a
+thousand times it. C has nine tenths up to 0.025 cents per 1,000 tokens, the pace that spends the cost
+budget of 5.0 in 200 steps, and a slope up to the 0.15 cents that stand for "nothing served". V counts memory
+above the task's limit on the scale of the memory grade (10 GB). With these bounds reward and grade rank
+policies alike; with half of L below the SLO, and half of C below the pace, they did not (ENVIRONMENT.md).
 """
 
 from __future__ import annotations
@@ -22,15 +25,20 @@ from typing import NamedTuple
 
 from env.serving_tasks import RewardWeights
 
-__all__ = ["COST_SCALE_CENTS_PER_1K", "RewardFunction", "RewardTerms"]
+__all__ = ["COST_SCALE_CENTS_PER_1K", "RewardFunction", "RewardTerms", "knee"]
 
 COST_SCALE_CENTS_PER_1K = 0.005
-"""Cost at which C is one half: US cents per 1,000 tokens of an A100 that is loaded to capacity."""
+"""Unit of C: US cents per 1,000 tokens of an A100 that processes some 16,000 tokens a second, its best."""
+
+COST_KNEE = 5.0
+"""Cost, in units of the scale, at the knee of C: 0.025 cents, the mean pace of the cost budget."""
+
+COST_AT_KNEE, COST_TOP = 0.9, 6.0
+LATENCY_AT_KNEE, LATENCY_TOP = 0.25, 1000.0
+"""Value of C and L at their knees, and the multiples of the knee at which they reach 1."""
 
 MEMORY_SLOPE_GB = 10.0
 """Memory above the limit that counts as a full violation, GiB (36 to 46 in the memory grade)."""
-
-_LATENCY_RANGE = log1p(999.0)
 
 
 class RewardTerms(NamedTuple):
@@ -77,17 +85,17 @@ class RewardFunction:
         throughput = min(1.0, tokens_per_s / self._max_tokens_per_s)
         excess_gb = max(0.0, memory_gb - self._memory_limit_gb)
         violations = min(1.0, violation_rate + excess_gb / MEMORY_SLOPE_GB)
-        cost = cost_per_1k / COST_SCALE_CENTS_PER_1K
+        cost = cost_per_1k / (COST_SCALE_CENTS_PER_1K * COST_KNEE)
         return RewardTerms(
             weights.alpha * throughput,
-            -weights.beta * latency_term(ttft_p50_ms / self._ttft_slo_ms),
+            -weights.beta * knee(ttft_p50_ms / self._ttft_slo_ms, LATENCY_AT_KNEE, LATENCY_TOP),
             -weights.gamma * violations,
-            -weights.delta * cost / (1.0 + cost),
+            -weights.delta * knee(cost, COST_AT_KNEE, COST_TOP),
         )
 
 
-def latency_term(ratio: float) -> float:
-    """L in [0, 1] from TTFT p50 / SLO: linear up to the SLO (one half), logarithmic to a thousand times it."""
+def knee(ratio: float, at_knee: float, top: float) -> float:
+    """Bound a non-negative ratio to [0, 1]: linear to ``at_knee`` at 1, then logarithmic to 1 at ``top``."""
     if ratio <= 1.0:
-        return 0.5 * ratio
-    return min(1.0, 0.5 + 0.5 * log1p(ratio - 1.0) / _LATENCY_RANGE)
+        return at_knee * ratio
+    return min(1.0, at_knee + (1.0 - at_knee) * log1p(ratio - 1.0) / log1p(top - 1.0))

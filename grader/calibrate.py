@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -37,7 +37,8 @@ CALIBRATION_SEEDS = tuple(range(9000, 9008))
 SWEEP_SEEDS = CALIBRATION_SEEDS[:3]
 BASELINE_SEED = 0
 FINALISTS = 12
-CANDIDATES = 240
+CANDIDATES = 120
+GENERATIONS, PARENTS, CHILDREN = 6, 8, 4
 SEARCH_SEED = 2024
 TOLERANCE = 1e-9
 
@@ -129,8 +130,15 @@ def _settings(task_id: str, grid: dict[str, tuple[Any, ...]]) -> list[ServeActio
         ServeAction(**dict(zip(active, values, strict=True)))
         for values in product(*(grid[name] for name in active))
     ]
-    limit = shared_simulator().table.metadata.memory_limit_gb
-    return [action for action in settings if env.reserved_memory_gb(action) <= limit]
+    return [action for action in settings if env.reserved_memory_gb(action) <= _memory_limit_gb(task_id)]
+
+
+def _memory_limit_gb(task_id: str) -> float:
+    """GiB that candidate settings may reserve: the task's limit, unless its grade prices memory itself."""
+    limit = get_task(task_id).workload.memory_limit_gb
+    if limit is None or "memory" in WEIGHTS[task_id]:
+        return shared_simulator().table.metadata.memory_limit_gb
+    return limit
 
 
 def _evaluate(job: tuple[str, dict[str, Any], tuple[int, ...]]) -> tuple[float, float]:
@@ -157,40 +165,63 @@ def _rank(
     described = [policy.to_dict() for policy in policies]
     results = pool.map(_evaluate, [(task_id, d, seeds) for d in described], chunksize=4)
     rows = [(score, tokens, d) for (score, tokens), d in zip(results, described, strict=True)]
-    return sorted(rows, key=lambda row: (-row[0], json.dumps(row[2], sort_keys=True)))
+    return sorted(rows, key=_ranking)
 
 
-def _two_mode_candidates(task_id: str, best: Sequence[ServeAction], total: int) -> list[TwoMode]:
-    """Random two-mode policies around the best constants."""
-    rng = np.random.default_rng(SEARCH_SEED)
-    active = TASKS[task_id].active_actions
-    rate = get_task(task_id).workload.arrivals.rate_rps
-    env = make_env(task_id)
-    limit = get_task(task_id).workload.memory_limit_gb or 40.0
-    candidates: list[TwoMode] = []
-    while len(candidates) < total:
-        modes: list[ServeAction] = []
-        for _ in range(2):
-            base = best[int(rng.integers(len(best)))].model_dump()
-            for name in active:
-                if rng.random() < 0.5:
-                    options = _SWEEP[name]
-                    base[name] = options[int(rng.integers(len(options)))]
-            if "kv_budget" in active and rng.random() < 0.7:
-                base["kv_budget"] = _largest_kv(env, ServeAction(**base), limit)
-            modes.append(ServeAction(**base))
-        if any(env.reserved_memory_gb(mode) > 40.0 for mode in modes):
-            continue
-        candidates.append(
-            TwoMode(
-                modes[0],
-                modes[1],
-                rate_on_rps=round(float(rate * rng.uniform(1.1, 2.0)), 2),
-                queue_on=int(rng.integers(2, 33)),
-                queue_off=int(rng.integers(0, 5)),
-            )
-        )
-    return candidates
+class _TwoModeSearch:
+    """Seeded evolution of two-mode policies: random parents around the best constants, then mutations."""
+
+    def __init__(self, task_id: str, best: Sequence[ServeAction]) -> None:
+        self._rng = np.random.default_rng(SEARCH_SEED)
+        self._active = TASKS[task_id].active_actions
+        self._best = best
+        self._env = make_env(task_id)
+        workload = get_task(task_id).workload
+        self._rate_rps = workload.arrivals.rate_rps
+        self._limit_gb = _memory_limit_gb(task_id)
+        self._aim_gb = workload.memory_limit_gb or self._limit_gb
+
+    def random(self, total: int) -> list[TwoMode]:
+        """``total`` policies whose modes vary the best constants."""
+        policies: list[TwoMode] = []
+        while len(policies) < total:
+            quiet, busy = (self._vary(self._best[int(self._rng.integers(len(self._best)))]) for _ in range(2))
+            rate_on = round(float(self._rate_rps * self._rng.uniform(1.1, 2.0)), 2)
+            queue_on, queue_off = int(self._rng.integers(2, 33)), int(self._rng.integers(0, 5))
+            policies += self._fitting([TwoMode(quiet, busy, rate_on, queue_on, queue_off)])
+        return policies
+
+    def mutations(self, parents: Sequence[TwoMode], each: int) -> list[TwoMode]:
+        """``each`` children per parent: batch sizes and thresholds moved by up to a tenth, knobs redrawn."""
+        return self._fitting([self._child(parent) for parent in parents for _ in range(each)])
+
+    def _child(self, parent: TwoMode) -> TwoMode:
+        rng = self._rng
+        quiet = self._nudge(parent.quiet) if rng.random() < 0.7 else parent.quiet
+        busy = self._nudge(parent.busy) if rng.random() < 0.7 else parent.busy
+        rate_on = round(float(max(self._rate_rps * 1.05, parent.rate_on_rps * rng.uniform(0.85, 1.15))), 2)
+        queue_on = max(1, parent.queue_on + int(rng.integers(-6, 7)))
+        return TwoMode(quiet, busy, rate_on, queue_on, int(rng.integers(0, 5)))
+
+    def _nudge(self, action: ServeAction) -> ServeAction:
+        batch = int(np.clip(round(action.batch_size * self._rng.uniform(0.88, 1.12)), 1, 512))
+        moved = action.model_copy(update={"batch_size": batch})
+        return self._vary(moved, redraw=0.15)
+
+    def _vary(self, base: ServeAction, redraw: float = 0.5) -> ServeAction:
+        """Redraw some open knobs; mostly give the KV pool all that the memory limit leaves."""
+        rng, knobs = self._rng, base.model_dump()
+        for name in self._active:
+            if rng.random() < redraw:
+                knobs[name] = _SWEEP[name][int(rng.integers(len(_SWEEP[name])))]
+        if rng.random() < 0.85:
+            knobs["kv_budget"] = _largest_kv(self._env, ServeAction(**knobs), self._aim_gb)
+        return ServeAction(**knobs)
+
+    def _fitting(self, policies: Sequence[TwoMode]) -> list[TwoMode]:
+        """Those whose modes both fit the GPU."""
+        fits = self._env.reserved_memory_gb
+        return [p for p in policies if max(fits(p.quiet), fits(p.busy)) <= self._limit_gb]
 
 
 def _largest_kv(env: Any, action: ServeAction, limit_gb: float) -> float:
@@ -210,24 +241,41 @@ def calibrate_task(pool: ProcessPoolExecutor, task_id: str) -> dict[str, Any]:
     finalists = [policy_from_dict(row[2]) for row in sweep[:FINALISTS]]
     constants = _rank(pool, task_id, [*finalists, *finer], CALIBRATION_SEEDS)
     best = [ServeAction.model_validate(row[2]["action"]) for row in constants[:FINALISTS]]
-    candidates = _two_mode_candidates(task_id, best, CANDIDATES)
-    searched = _rank(pool, task_id, candidates, SWEEP_SEEDS)
-    adaptive = _rank(
-        pool, task_id, [policy_from_dict(row[2]) for row in searched[:FINALISTS]], CALIBRATION_SEEDS
-    )
-    everything = [*sweep, *constants, *searched, *adaptive]
-    tokens = [row[1] for row in everything]
+    adaptive, tried = _evolve(pool, task_id, best)
+    final = [*constants, *adaptive]
     static_tokens = [row[1] for row in sweep]
     return {
         "static_settings_tried": len(settings) + len(finer),
-        "two_mode_policies_tried": len(candidates),
+        "two_mode_policies_tried": tried,
         "best_static": constants[0][2],
         "best_adaptive": adaptive[0][2],
         "floor_rule": _FLOOR_RULE[task_id],
         "floor_tokens_per_s": _floor(task_id, static_tokens),
-        "optimum_tokens_per_s": max(row[1] for row in [*constants, *adaptive]),
-        "max_tokens_per_s": max(tokens),
+        "optimum_tokens_per_s": max(row[1] for row in final),
+        "max_tokens_per_s": _peak(task_id, [constants[0][2], adaptive[0][2]]),
     }
+
+
+def _evolve(
+    pool: ProcessPoolExecutor, task_id: str, best: Sequence[ServeAction]
+) -> tuple[list[tuple[float, float, dict[str, Any]]], int]:
+    """Two-mode policies evaluated on all calibration seeds, best first, and how many were tried."""
+    search = _TwoModeSearch(task_id, best)
+    candidates = search.random(CANDIDATES)
+    tried = len(candidates)
+    screened = _rank(pool, task_id, candidates, SWEEP_SEEDS)
+    survivors = [cast("TwoMode", policy_from_dict(row[2])) for row in screened[:FINALISTS]]
+    rows = _rank(pool, task_id, survivors, CALIBRATION_SEEDS)
+    for _ in range(GENERATIONS):
+        parents = [cast("TwoMode", policy_from_dict(row[2])) for row in rows[:PARENTS]]
+        children = search.mutations(parents, CHILDREN)
+        tried += len(children)
+        rows = sorted([*rows, *_rank(pool, task_id, children, CALIBRATION_SEEDS)], key=_ranking)
+    return rows, tried
+
+
+def _ranking(row: tuple[float, float, dict[str, Any]]) -> tuple[float, str]:
+    return -row[0], json.dumps(row[2], sort_keys=True)
 
 
 def _neighbours(task_id: str, raw: dict[str, Any]) -> list[ServeAction]:
@@ -238,7 +286,7 @@ def _neighbours(task_id: str, raw: dict[str, Any]) -> list[ServeAction]:
         batch = min(512, max(1, round(base.batch_size * factor)))
         kv = min(1.0, max(0.1, round(base.kv_budget + shift, 3)))
         action = base.model_copy(update={"batch_size": batch, "kv_budget": kv})
-        if env.reserved_memory_gb(action) <= 40.0:
+        if env.reserved_memory_gb(action) <= _memory_limit_gb(task_id):
             found.append(action)
     return found
 
@@ -247,6 +295,12 @@ def _floor(task_id: str, static_tokens: Sequence[float]) -> float:
     if _FLOOR_RULE[task_id] == "minimum":
         return min(static_tokens)
     return float(np.mean([play(task_id, UniformRandom(s), s).tokens_per_s for s in CALIBRATION_SEEDS]))
+
+
+def _peak(task_id: str, descriptions: Sequence[dict[str, Any]]) -> float:
+    """Highest tokens/s of a single second under the best policies: T of the reward reaches 1 there."""
+    outcomes = [play(task_id, policy_from_dict(d), s) for d in descriptions for s in CALIBRATION_SEEDS]
+    return max(step.tokens_per_s for outcome in outcomes for step in outcome.steps)
 
 
 def baseline_score(task_id: str, measured: dict[str, Any]) -> float:

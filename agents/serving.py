@@ -1,0 +1,86 @@
+"""Reference agents of InferenceGym/Serving-v0 by name.
+
+========  =============================================================================================
+name      policy
+========  =============================================================================================
+random    uniform over the action space, afresh every step
+zero      the least of everything: one sequence, a tenth of the KV pool
+baseline  the default action for ever: batch 32, all of the KV pool, nothing else
+static    the best constant setting that calibration found for the task
+reactive  a hand-written rule on queue, arrivals and memory; no search behind it
+adaptive  the best two-mode policy that calibration found for the task
+========  =============================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from env.serving_tasks import get_task, load_calibration
+from grader.calibrate import UniformRandom
+from grader.policies import Constant, TwoMode, policy_from_dict
+from inferencegym.models import QuantTier, ServeAction
+
+__all__ = ["AGENTS"]
+
+
+def random_agent(task_id: str, seed: int) -> UniformRandom:
+    """Uniformly random actions; the seed of the episode also seeds the draws."""
+    get_task(task_id)
+    return UniformRandom(seed)
+
+
+def zero_agent(task_id: str, seed: int) -> Constant:
+    """The smallest value of every knob."""
+    get_task(task_id)
+    return Constant(ServeAction(kv_budget=0.1, batch_size=1))
+
+
+def baseline_agent(task_id: str, seed: int) -> Constant:
+    """The default action."""
+    get_task(task_id)
+    return Constant()
+
+
+def static_agent(task_id: str, seed: int) -> Constant | TwoMode:
+    """The best constant setting of the calibration."""
+    get_task(task_id)
+    return policy_from_dict(load_calibration()["tasks"][task_id]["best_static"])
+
+
+def adaptive_agent(task_id: str, seed: int) -> Constant | TwoMode:
+    """The best two-mode policy of the calibration."""
+    get_task(task_id)
+    return policy_from_dict(load_calibration()["tasks"][task_id]["best_adaptive"])
+
+
+def reactive_agent(task_id: str, seed: int) -> TwoMode:
+    """What an engineer would write down before measuring anything: big batches, a cheap quiet mode, and a
+    burst mode from the first sign of a surge until the queue is gone."""
+    surge_rps = 1.5 * get_task(task_id).workload.arrivals.rate_rps
+    quiet, busy = _REACTIVE_MODES[task_id]
+    return TwoMode(quiet, busy, rate_on_rps=surge_rps, queue_on=8, queue_off=2)
+
+
+_REACTIVE_MODES = {
+    "task1": (ServeAction(batch_size=224), ServeAction(batch_size=224)),
+    "task2": (
+        ServeAction(kv_budget=0.75, batch_size=128, spec_length=1),
+        ServeAction(kv_budget=0.80, batch_size=192),
+    ),
+    "task3": (
+        ServeAction(kv_budget=0.9, batch_size=128, spec_length=1, quant_tier=QuantTier.INT8),
+        ServeAction(kv_budget=0.9, batch_size=128, quant_tier=QuantTier.INT8, prefill_disagg=True),
+    ),
+}
+
+AGENTS: dict[str, Callable[[str, int], Any]] = {
+    "random": random_agent,
+    "zero": zero_agent,
+    "baseline": baseline_agent,
+    "static": static_agent,
+    "reactive": reactive_agent,
+    "adaptive": adaptive_agent,
+}
+"""Factories ``(task_id, seed) -> agent``."""
