@@ -75,7 +75,7 @@ demo: $(DEMO_STAMP) ## Run the training demo notebooks
 test-demo: demo ## The same, as a test
 
 test-image: $(DEV_STAMP) ## Perform the Dockerfile's steps in a clean environment and call the server
-	$(PY) -m pytest -q -m image -s $(PYTEST_ARGS)
+	$(PY) -m pytest -q -m image $(PYTEST_ARGS)
 
 # Every requirements file is an export of uv.lock, so that all of them agree.
 EXPORT := $(VENV)/bin/uv export --frozen --quiet --no-hashes --no-emit-project --no-header --no-annotate

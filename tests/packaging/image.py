@@ -15,9 +15,13 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 IMAGE_FOLDERS = re.compile(r"(?<![\w.:/-])/(opt|app|build|tmp)\b")
 """Absolute paths of the image that the Dockerfile may name."""
+
+
+CAPTURED: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,10 @@ class Builder:
             bin_folder.mkdir()
             (bin_folder / "python").symlink_to(getattr(sys, "_base_executable", sys.executable))
         env["PATH"] = f"{env['PATH']}:{bin_folder}"
-        subprocess.run(self.image.inside(text), shell=True, check=True, cwd=self.image.path("."), env=env)
+        done = subprocess.run(
+            self.image.inside(text), shell=True, cwd=self.image.path("."), env=env, **CAPTURED, check=False
+        )
+        assert done.returncode == 0, f"RUN {text}\n{done.stdout[-4000:]}"
 
     def _env(self, text: str) -> None:
         self.image.env.update(word.split("=", 1) for word in text.split())

@@ -24,6 +24,6 @@ def files() -> list[Path]:
     try:
         listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     except (OSError, subprocess.CalledProcessError):
-        found = [path.relative_to(ROOT) for path in ROOT.rglob("*")]
+        found = [path.relative_to(ROOT) for path in ROOT.rglob("*") if not path.is_dir()]
         return [path for path in found if not _SKIPPED & set(path.parts)]
     return [path for name in sorted(set(listed.splitlines())) if (ROOT / (path := Path(name))).exists()]

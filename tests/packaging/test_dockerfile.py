@@ -111,7 +111,7 @@ def snapshot(image: Image) -> set[tuple[str, int]]:
 @pytest.mark.image
 def test_its_steps_give_a_server_that_plays(image: Image, capsys: pytest.CaptureFixture[str]) -> None:
     port = free_port()
-    env = {**image.process_env(), "PORT": str(port)}
+    env = {**image.process_env(), "PORT": str(port), "INFERENCEGYM_LOG_LEVEL": "WARNING"}
     who = as_image_user(image)
     before = snapshot(image)
     server = subprocess.Popen(
