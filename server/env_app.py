@@ -42,6 +42,8 @@ def build_env_app(
         title=f"InferenceGym · {spec.title}",
         version=spec.version,
         description=_DESCRIPTION.format(description=spec.description),
+        # FastAPI's own OpenTelemetry hooks: asking at every request whether they are wanted is not free.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     install_handlers(app)
     add_rest_routes(app, bound, services)

@@ -56,7 +56,8 @@ class RegistryEnvironment(Environment[Action, Observation, State]):
     models: ClassVar[WireModels]
 
     def __init__(self) -> None:
-        super().__init__(rubric=RewardRubric(self.bound.reward_terms))
+        self._reward_rubric = RewardRubric(self.bound.reward_terms)
+        super().__init__(rubric=self._reward_rubric)
         self._episode: Episode | None = None
         self._start: EpisodeStart | None = None
         self._closed = False
@@ -90,7 +91,7 @@ class RegistryEnvironment(Environment[Action, Observation, State]):
         self._refuse_if_closed()
         result = take_step(self._started()[0], action)
         observation = wire_observation(self.models, result)
-        self._apply_rubric(action, observation)
+        self._reward_rubric.score(action, observation)
         return observation
 
     async def step_async(self, action: Action, timeout_s: float | None = None, **kwargs: Any) -> Observation:

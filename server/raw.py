@@ -52,7 +52,8 @@ def documented(handler: Handler, **parameters: Any) -> Callable[..., Any]:
     Args:
         handler: takes the request and returns the response; its docstring is the description.
         parameters: annotations that FastAPI understands, by name: ``body=Model`` for the JSON body,
-            ``session_id=Annotated[str, Query()]`` for a query parameter.
+            ``optional_body=Model`` for one that may be left out, ``session_id=Annotated[str, Query()]``
+            for a query parameter.
     """
 
     async def endpoint(**_parameters: Any) -> Response:
@@ -63,7 +64,12 @@ def documented(handler: Handler, **parameters: Any) -> Callable[..., Any]:
     vars(endpoint)["handler"] = handler
     vars(endpoint)["__signature__"] = inspect.Signature(
         [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                annotation=annotation,
+                default=None if name == "optional_body" else inspect.Parameter.empty,
+            )
             for name, annotation in parameters.items()
         ]
     )

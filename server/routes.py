@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from inferencegym import __version__
 from server.bound import BoundEnv, reply_parts
 from server.errors import RejectedError
 from server.grading import Baseline, GradingDesk
@@ -29,7 +30,7 @@ from server.services import Services
 
 __all__ = ["RestEndpoints", "add_rest_routes"]
 
-_REPORTED_PACKAGES = ("inferencegym", "fastapi", "numpy", "openenv", "pydantic", "scipy")
+_REPORTED_PACKAGES = ("fastapi", "numpy", "openenv", "pydantic", "scipy")
 
 
 class RestEndpoints:
@@ -120,7 +121,8 @@ class RestEndpoints:
     def _describe(self) -> dict[str, Any]:
         bound = self._bound
         own: dict[str, Any] = dict(bound.spec.part("info")())
-        versions = {name: version(name) for name in _REPORTED_PACKAGES} | {"python": platform.python_version()}
+        versions = {name: version(name) for name in _REPORTED_PACKAGES}
+        versions |= {"inferencegym": __version__, "python": platform.python_version()}
         return {
             "id": bound.spec.id,
             "title": bound.spec.title,
@@ -158,7 +160,7 @@ def add_rest_routes(app: FastAPI, bound: BoundEnv, services: Services) -> None:
     session_id = Annotated[str, Query(description="As POST /reset gave it.")]
     # In order of use and before FastAPI's own: the router tries its routes one after the other.
     add("POST", rest.step, bound.step_reply, (404, 409, *body_errors), body=bound.step_request)
-    add("POST", rest.reset, bound.reset_reply, body_errors, body=bound.reset_request | None)
+    add("POST", rest.reset, bound.reset_reply, body_errors, optional_body=bound.reset_request)
     add("GET", rest.state, bound.state_model, (404, 422), session_id=session_id)
     add("POST", rest.grader, GradeReply, (404, 409, *body_errors), body=GradeRequest)
     add("GET", rest.health, HealthReply)

@@ -27,7 +27,7 @@ class SocketGuard:
 
     def __init__(self, app: ASGIApp, idle_timeout_s: float) -> None:
         self._app = app
-        self._idle_timeout_s = idle_timeout_s or None
+        self._idle_timeout_s = idle_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope.get("path", "")
@@ -40,13 +40,13 @@ class SocketGuard:
             await self._app(scope, receive, send)
 
     def _screened(self, receive: Receive, send: Send, frame: Callable[[str, bool], str]) -> Receive:
+        timer = _IdleTimer(self._idle_timeout_s)
+
         async def screened() -> Message:
             while True:
-                try:
-                    async with asyncio.timeout(self._idle_timeout_s):
-                        message = await receive()
-                except TimeoutError:
-                    text = frame(f"No message for {self._idle_timeout_s:g} s; the session has ended.", True)
+                message = await timer.wait_for(receive)
+                if message is None:
+                    text = frame(f"No message for {timer.timeout_s:g} s; the session has ended.", True)
                     await send({"type": "websocket.send", "text": text})
                     return {"type": "websocket.disconnect", "code": GOING_AWAY}
                 if message["type"] != "websocket.receive":
@@ -57,6 +57,60 @@ class SocketGuard:
                 await send({"type": "websocket.send", "text": frame(problem, False)})
 
         return screened
+
+
+class _IdleTimer:
+    """A timeout on every wait of one socket, for the price of a clock reading.
+
+    One timer handle runs for all waits. When it fires too early, because messages came in between, it is
+    set again; a timeout of its own for every message would cost more than parsing the message.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self._deadline_s = 0.0
+        self._waiting: asyncio.Task[Any] | None = None
+        self._expired = False
+        self._handle: asyncio.TimerHandle | None = None
+
+    async def wait_for(self, receive: Receive) -> Message | None:
+        """The next message, or None after ``timeout_s`` seconds without one."""
+        if not self.timeout_s:
+            return await receive()
+        loop = asyncio.get_running_loop()
+        self._deadline_s = loop.time() + self.timeout_s
+        self._waiting = task = asyncio.current_task()
+        if self._handle is None:
+            self._handle = loop.call_at(self._deadline_s, self._check, loop)
+        try:
+            message = await receive()
+        except asyncio.CancelledError:
+            if not self._expired:
+                self._stop()
+                raise
+            assert task is not None
+            task.uncancel()
+            return None
+        finally:
+            self._waiting = None
+        if message["type"] == "websocket.disconnect":
+            self._stop()
+        return message
+
+    def _check(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._handle = None
+        if self._waiting is None:
+            return
+        if loop.time() < self._deadline_s:
+            self._handle = loop.call_at(self._deadline_s, self._check, loop)
+            return
+        self._expired = True
+        self._waiting.cancel()
+
+    def _stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
 
 
 def _problem(text: str | None) -> str | None:
