@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.packaging.repository import ROOT, files
 
@@ -86,4 +87,5 @@ def test_versions_agree() -> None:
     from inferencegym.registry import SERVING
 
     assert toml("pyproject.toml")["project"]["version"] == __version__ == SERVING.version
+    assert yaml.safe_load((ROOT / "openenv.yaml").read_text())["version"] == __version__
     assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
