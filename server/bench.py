@@ -95,7 +95,9 @@ def serving(module: str, log: Path) -> Iterator[tuple[int, int, float]]:
     }
     started = time.perf_counter()
     with log.open("wb") as output:
-        process = subprocess.Popen([sys.executable, "-m", module], env=environment, stdout=output, stderr=output)
+        process = subprocess.Popen(
+            [sys.executable, "-m", module], env=environment, stdout=output, stderr=output
+        )
         try:
             yield port, process.pid, _wait_for_health(port, started)
         finally:

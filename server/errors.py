@@ -98,13 +98,19 @@ class InternalError(InferenceGymError):
     status = 500
 
     def __init__(self) -> None:
-        super().__init__("The server failed at this request.", "This is a fault of the server; it was logged.")
+        super().__init__(
+            "The server failed at this request.", "This is a fault of the server; it was logged."
+        )
 
 
 _HTTP_ERRORS: Mapping[int, tuple[str, str, str]] = {
     404: ("not_found", "There is nothing at this path.", "GET /docs lists all endpoints."),
     405: ("method_not_allowed", "This path does not take this method.", "GET /docs lists all endpoints."),
 }
+
+
+_FASTAPI_UNREADABLE = "There was an error parsing the body"
+"""What FastAPI says of a body on which the JSON parser itself fails, by nesting for example."""
 
 
 def error_body(code: str, message: str, hint: str) -> bytes:
@@ -152,14 +158,19 @@ async def _on_known(_request: Request, error: Exception) -> Response:
 async def _on_validation(_request: Request, error: Exception) -> Response:
     """A body or query that FastAPI itself validates: only OpenEnv's own endpoints do that."""
     assert isinstance(error, RequestValidationError)
-    found = error.errors()
-    where = ".".join(str(part) for part in found[0]["loc"][1:]) if found else ""
-    message = f"{where or 'body'}: {found[0]['msg'] if found else 'not valid'}."
-    return error_response(RejectedError(message, "GET /docs shows what this endpoint takes."))
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return error_response(InvalidJsonError(str(first["ctx"]["error"])))
+    where = ".".join(str(part) for part in first["loc"][1:]) or "body"
+    return error_response(
+        RejectedError(f"{where}: {first['msg']}.", "GET /docs shows what this endpoint takes.")
+    )
 
 
 async def _on_http(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.detail == _FASTAPI_UNREADABLE:
+        return error_response(InvalidJsonError("it cannot be parsed"))
     code, message, hint = _HTTP_ERRORS.get(error.status_code, ("http_error", str(error.detail), ""))
     if error.status_code == 404 and error.detail != "Not Found":  # noqa: PLR2004
         message = f"{error.detail}."

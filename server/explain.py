@@ -25,6 +25,8 @@ MAX_SHOWN_CHARS = 60
 
 Schema = Mapping[str, Any]
 
+_SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+
 
 class shown:  # noqa: N801 (reads as a verb where it is used)
     """A rejected value, printed as short JSON. Never fails, whatever the value is."""
@@ -75,7 +77,16 @@ def _finding(finding: Mapping[str, Any], model: type[BaseModel], prefix: str) ->
         # A rule over several fields, such as "the weights sum to at most 1": its own words say it best.
         return RejectedError(f"{field}: {finding['msg'].removeprefix('Value error, ')}.")
     allowed = describe(_walk(root, path), root) or finding["msg"].removeprefix("Value error, ")
-    return InvalidValueError(field, shown(finding["input"]), allowed)
+    return InvalidValueError(field, shown(finding["input"]), _with_limit(allowed, finding))
+
+
+def _with_limit(allowed: str, finding: Mapping[str, Any]) -> str:
+    """Add the limit that was broken when the schema does not tell it (pydantic leaves out those that are
+    put on an optional field as a whole)."""
+    if any(character.isdigit() for character in allowed):
+        return allowed
+    limits = [f"{sign} {finding['ctx'][key]}" for key, sign in _SIGNS.items() if key in finding.get("ctx", {})]
+    return " ".join([allowed, *limits])
 
 
 def _unknown_field(field: str, name: str, parent: Schema | None) -> InferenceGymError:
@@ -133,16 +144,18 @@ def _properties(schema: Schema | None) -> Mapping[str, Any]:
 
 
 def describe(schema: Schema | None, root: Schema) -> str:
-    """What a schema allows, in words; "" when it says nothing."""
+    """What a schema allows, in words; "" when it says nothing. That null is allowed goes without saying."""
     if not schema:
         return ""
-    branches = _branches(schema, root)
-    if len(branches) > 1:
-        return " or ".join(filter(None, dict.fromkeys(describe(branch, root) for branch in branches)))
-    only = branches[0]
-    if "const" in only or "enum" in only:
-        return _one_of(only.get("enum", [only.get("const")]))
-    return _by_type(only)
+    branches = [branch for branch in _branches(schema, root) if branch.get("type") != "null"]
+    choices = [_choices(branch) for branch in branches]
+    if branches and all(choices):
+        return _one_of([value for values in choices for value in values])
+    return " or ".join(filter(None, dict.fromkeys(_by_type(branch) for branch in branches)))
+
+
+def _choices(schema: Schema) -> Sequence[Any]:
+    return [schema["const"]] if "const" in schema else schema.get("enum", ())
 
 
 def _by_type(schema: Schema) -> str:
@@ -175,6 +188,8 @@ def _range(schema: Schema) -> str:
 
 def _span(schema: Schema, low_key: str, high_key: str, unit: str) -> str:
     low, high = schema.get(low_key), schema.get(high_key)
+    if low and high is not None:
+        return f" of {low} to {high} {unit}"
     if high is not None:
-        return f" of {low or 0} to {high} {unit}"
+        return f" of at most {high} {unit}"
     return f" of at least {low} {unit}" if low else ""

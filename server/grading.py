@@ -132,7 +132,9 @@ def _parse(body: bytes) -> Strict:
     shapes = [shape for field, shape in _SHAPES.items() if field in document]
     if len(shapes) != 1:
         which = "none" if not shapes else f"{len(shapes)}"
-        raise RejectedError(f"The body must have exactly one of {', '.join(_SHAPES)}; it has {which}.", _SHAPES_HINT)
+        raise RejectedError(
+            f"The body must have exactly one of {', '.join(_SHAPES)}; it has {which}.", _SHAPES_HINT
+        )
     try:
         return shapes[0].model_validate(document)
     except ValidationError as error:
@@ -140,10 +142,8 @@ def _parse(body: bytes) -> Strict:
 
 
 def _check_length(field: str, count: int, episode_length: int) -> None:
-    if count > episode_length:
-        raise InvalidValueError(field, count, f"at most {episode_length} entries, one for each step")
-    if not count:
-        raise InvalidValueError(field, shown([]), f"1 to {episode_length} entries, one for each step")
+    if not 1 <= count <= episode_length:
+        raise RejectedError(f"{field}: has {count} entries; allowed: 1 to {episode_length}, one for each step.")
 
 
 def _reply(bound: BoundEnv, task_id: str, result: GradeResult) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def _whole(value: Any) -> Any:
 
 
 Seed = Annotated[
-    int, BeforeValidator(_whole), Field(ge=0, le=SEED_LIMIT - 1, description="Seed of the episode.")
+    int, Field(ge=0, le=SEED_LIMIT - 1, description="Seed of the episode."), BeforeValidator(_whole)
 ]
 TaskId = Annotated[StrictStr, Field(max_length=200, description="A task of GET /tasks.")]
 SessionId = Annotated[StrictStr, Field(max_length=200, description="As POST /reset gave it.")]

@@ -82,7 +82,8 @@ class Session:
             result = take_step(self.episode, action)
             self.log.append(
                 {
-                    "action": action.model_dump(mode="json"),
+                    # The action as the environment took it, if it says so: without masked fields.
+                    "action": result.info.get("action") or action.model_dump(mode="json"),
                     "reward": result.reward,
                     "done": result.done,
                     "metrics": result.info["metrics"],
