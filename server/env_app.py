@@ -16,7 +16,6 @@ from server.openenv_adapter import OpenEnvRoutes, openenv_routes
 from server.routes import add_rest_routes
 from server.schemas import ErrorReply
 from server.services import Services
-from server.socket_guard import SocketGuard
 
 __all__ = ["build_env_app"]
 
@@ -56,7 +55,6 @@ def build_env_app(
     if web:
         app.add_route("/web", play_page(bound), methods=["GET"], include_in_schema=False)
     app.router.routes.extend(openenv.routes)
-    app.add_middleware(SocketGuard, idle_timeout_s=services.settings.session_idle_timeout_s)
     app.openapi = lambda: _document(app)
     return app, openenv
 

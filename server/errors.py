@@ -148,6 +148,12 @@ def install_handlers(app: FastAPI) -> None:
     app.add_exception_handler(InferenceGymError, _on_known)
     app.add_exception_handler(RequestValidationError, _on_validation)
     app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(Exception, _on_unexpected)
+
+
+async def _on_unexpected(_request: Request, _error: Exception) -> Response:
+    """Answers only: Starlette raises the error again, and the outermost middleware logs it."""
+    return error_response(InternalError())
 
 
 async def _on_known(_request: Request, error: Exception) -> Response:

@@ -85,7 +85,9 @@ def _with_limit(allowed: str, finding: Mapping[str, Any]) -> str:
     put on an optional field as a whole)."""
     if any(character.isdigit() for character in allowed):
         return allowed
-    limits = [f"{sign} {finding['ctx'][key]}" for key, sign in _SIGNS.items() if key in finding.get("ctx", {})]
+    limits = [
+        f"{sign} {finding['ctx'][key]}" for key, sign in _SIGNS.items() if key in finding.get("ctx", {})
+    ]
     return " ".join([allowed, *limits])
 
 

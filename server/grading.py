@@ -143,7 +143,9 @@ def _parse(body: bytes) -> Strict:
 
 def _check_length(field: str, count: int, episode_length: int) -> None:
     if not 1 <= count <= episode_length:
-        raise RejectedError(f"{field}: has {count} entries; allowed: 1 to {episode_length}, one for each step.")
+        raise RejectedError(
+            f"{field}: has {count} entries; allowed: 1 to {episode_length}, one for each step."
+        )
 
 
 def _reply(bound: BoundEnv, task_id: str, result: GradeResult) -> dict[str, Any]:

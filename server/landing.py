@@ -47,7 +47,7 @@ def play_page(bound: BoundEnv) -> Handler:
 
     async def play(request: Request) -> Response:
         root = request.scope.get("root_path", "")
-        base = str(request.base_url).rstrip("/")
+        base = f"{request.url.scheme}://{request.url.netloc}{root}"
         return HTMLResponse(_page(f"Play {bound.spec.title}", _play_html(bound, base, root)))
 
     return play

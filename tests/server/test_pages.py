@@ -1,0 +1,84 @@
+"""The landing page, the page at /web, and the documents about the API."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import httpx
+
+from tests.server.conftest import client_of, make_app
+
+HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+async def test_a_browser_gets_a_page_whose_links_work(client: httpx.AsyncClient, mount: str) -> None:
+    page = await client.get(f"{mount}/", headers=HTML)
+    assert page.headers["content-type"].startswith("text/html")
+    assert "InferenceGym" in page.text
+    links = re.findall(r'href="([^"]+)"', page.text)
+    assert {f"{mount}/docs", f"{mount}/web"} <= set(links)
+    for link in links:
+        assert (await client.get(link, headers=HTML)).status_code == 200, link
+
+
+async def test_a_program_gets_json(client: httpx.AsyncClient, mount: str) -> None:
+    body = (await client.get(f"{mount}/", headers={"accept": "*/*"})).json()
+    assert (body["docs"], body["web"]) == (f"{mount}/docs", f"{mount}/web")
+    assert body["tasks"]
+
+
+async def test_the_landing_page_lists_the_other_environment(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/")).json()["other_environments"] == {"InferenceGym/Toy-v0": "/toy"}
+    assert (await client.get("/toy/")).json()["other_environments"] == {"InferenceGym/Serving-v0": "/"}
+
+
+async def test_web_says_how_to_play(client: httpx.AsyncClient, mount: str) -> None:
+    page = await client.get(f"{mount}/web")
+    assert page.status_code == 200
+    assert f"http://test{mount}/reset" in page.text
+
+
+async def test_web_can_be_switched_off() -> None:
+    async with client_of(make_app(web=False)) as client:
+        assert (await client.get("/web")).status_code == 404
+        assert 'href="/web"' not in (await client.get("/", headers=HTML)).text
+        assert "web" not in (await client.get("/")).json()
+
+
+def operations(document: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(path, method) for path, methods in document["paths"].items() for method in methods]
+
+
+async def test_the_openapi_document_has_every_endpoint_once(client: httpx.AsyncClient, mount: str) -> None:
+    document = (await client.get(f"{mount}/openapi.json")).json()
+    paths = document["paths"]
+    assert set(paths) >= {
+        *("/reset", "/step", "/state", "/grader", "/baseline", "/info", "/tasks", "/health"),
+        *("/schema", "/metadata", "/mcp", "/list_environments"),
+    }
+    ids = [paths[path][method]["operationId"] for path, method in operations(document)]
+    assert len(ids) == len(set(ids))
+    assert document["info"]["version"]
+    if mount:
+        assert document["servers"] == [{"url": "/toy"}]
+
+
+async def test_every_documented_error_has_the_one_format(client: httpx.AsyncClient, mount: str) -> None:
+    document = (await client.get(f"{mount}/openapi.json")).json()
+    for path, method in operations(document):
+        for status, response in document["paths"][path][method]["responses"].items():
+            if not status.startswith("2"):
+                schema = response["content"]["application/json"]["schema"]
+                assert schema == {"$ref": "#/components/schemas/ErrorReply"}, (path, status)
+    assert not {"HTTPValidationError", "ValidationError"} & set(document["components"]["schemas"])
+
+
+async def test_a_path_is_served_by_one_route_only(client: httpx.AsyncClient) -> None:
+    app = make_app()
+    seen = [
+        (getattr(route, "path", ""), method)
+        for route in app.routes
+        for method in (getattr(route, "methods", None) or ["WEBSOCKET"])
+    ]
+    assert len(seen) == len(set(seen))
