@@ -149,14 +149,14 @@ class WorkloadGenerator:
         sums = np.concatenate([[0.0], np.cumsum(prompt)])
         counts = np.diff(first_request)
         totals = sums[first_request[1:]] - sums[first_request[:-1]]
-        expected = _mean_prompt(self.config)
+        means = totals / np.maximum(counts, 1)
         values: list[float] = []
-        weight, level = 2.0 / (EMA_STEPS + 1), expected
-        for count, total in zip(counts.tolist(), totals.tolist(), strict=True):
+        weight, level = 2.0 / (EMA_STEPS + 1), _mean_prompt(self.config)
+        for count, mean in zip(counts.tolist(), means.tolist(), strict=True):
             if count:
-                level += weight * (total / count - level)
-            values.append(min(max(level, PROMPT_TOKENS_MIN), PROMPT_TOKENS_MAX))
-        return np.asarray(values)
+                level += weight * (mean - level)
+            values.append(level)
+        return np.clip(values, PROMPT_TOKENS_MIN, PROMPT_TOKENS_MAX)
 
     def _rolling_mix(self, priority: IntArray, first_request: IntArray) -> FloatArray:
         """Class shares over the last ``MIX_WINDOW_STEPS`` seconds, shape (seconds, 3), rows sum to 1."""
