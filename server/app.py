@@ -28,10 +28,13 @@ def create_app(settings: Settings | None = None, specs: Sequence[EnvSpec] | None
         settings: by default read from the environment.
         specs: environments to serve, by default all of the registry; the one with mount "" is at "/".
     """
-    # OpenEnv and with it gradio take seconds to import; whoever only imports this module does not pay.
+    # OpenEnv takes a second to import; whoever only imports this module does not pay.
     import anyio.to_thread
     from starlette.routing import Mount
 
+    from server.light_openenv import import_openenv
+
+    import_openenv()
     from server.bound import BoundEnv
     from server.env_app import build_env_app
     from server.logs import configure_logging

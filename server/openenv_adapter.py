@@ -39,8 +39,9 @@ __all__ = ["SPLIT", "OpenEnvRoutes", "make_environment", "openenv_routes"]
 SPLIT = "train"
 """The one split of the Task API: every task, playable with any seed."""
 
-_OWN_PATHS = frozenset({"/health"})
-"""Paths of OpenEnv that this server answers itself."""
+_OWN_PATHS = frozenset({"/health", "/reset", "/step", "/state"})
+"""Paths of OpenEnv that this server answers itself. OpenEnv's own /reset and /step would build a new
+environment for every request."""
 
 
 class RegistryEnvironment(Environment[Action, Observation, State]):
@@ -204,8 +205,8 @@ def openenv_routes(bound: BoundEnv, settings: Settings) -> OpenEnvRoutes:
     """/ws, /mcp, /schema, /metadata and the Task API, as OpenEnv's own server builds them.
 
     They are registered on an application of their own and taken over one by one, so that no path is
-    served (or documented) twice. Its production mode leaves out /reset, /step and /state, which on
-    OpenEnv's side would build a new environment for every request.
+    served (or documented) twice. (OpenEnv's production mode leaves out /reset, /step and /state too, but
+    takes half a second to ask whether the environment is a harness.)
     """
     environment = make_environment(bound)
     server = HTTPEnvServer(
@@ -219,7 +220,7 @@ def openenv_routes(bound: BoundEnv, settings: Settings) -> OpenEnvRoutes:
         state_cls=environment.models.state,
     )
     scratch = FastAPI(openapi_url=None)
-    server.register_routes(scratch, mode=ServerMode.PRODUCTION)
+    server.register_routes(scratch, mode=ServerMode.SIMULATION)
     return OpenEnvRoutes(
         routes=[route for route in scratch.router.routes if getattr(route, "path", "") not in _OWN_PATHS],
         on_startup=list(scratch.router.on_startup),
