@@ -66,7 +66,7 @@ class EpisodeTraffic:
 
 
 class WorkloadGenerator:
-    """Draws episodes of a workload.
+    """Draws episodes of a workload. :class:`simulator.trace_replay.ReplayWorkload` plays recorded ones.
 
     Args:
         config: the workload.
@@ -89,6 +89,23 @@ class WorkloadGenerator:
         priority = self._classes(total, rng)
         prompt = self._prompts(priority, rng)
         output = _draw(self.config.outputs, total, rng)
+        return self._traffic(
+            rng, service_counts, phase_index, first_request, arrival, priority, prompt, output
+        )
+
+    def _traffic(
+        self,
+        rng: np.random.Generator,
+        service_counts: IntArray,
+        phase_index: IntArray,
+        first_request: IntArray,
+        arrival: FloatArray,
+        priority: IntArray,
+        prompt: FloatArray,
+        output: FloatArray,
+    ) -> EpisodeTraffic:
+        """The episode around its requests: draws the jitter, then the iteration shares."""
+        seconds, total = self.steps + 1, len(arrival)
         jitter = np.maximum(1.0 + JITTER_SIGMA * rng.standard_normal((seconds, 3)), 0.5)
         return EpisodeTraffic(
             steps=self.steps,
@@ -103,7 +120,7 @@ class WorkloadGenerator:
             mix=self._rolling_mix(priority, first_request),
             phase_index=phase_index,
             jitter=jitter,
-            output_mean_tokens=_mean(self.config.outputs),
+            output_mean_tokens=self._mean_output(),
         )
 
     def _rates(self, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
@@ -144,6 +161,12 @@ class WorkloadGenerator:
         share = np.asarray(self.config.long_share_by_class)[priority]
         return np.where(rng.random(total) < share, long, prompt)
 
+    def _mean_prompt(self) -> float:
+        return _mean_prompt(self.config)
+
+    def _mean_output(self) -> float:
+        return _mean(self.config.outputs)
+
     def _prompt_ema(self, prompt: FloatArray, first_request: IntArray) -> FloatArray:
         """EMA of each second's mean prompt length; a second without arrivals keeps the last value."""
         sums = np.concatenate([[0.0], np.cumsum(prompt)])
@@ -151,7 +174,7 @@ class WorkloadGenerator:
         totals = sums[first_request[1:]] - sums[first_request[:-1]]
         means = totals / np.maximum(counts, 1)
         values: list[float] = []
-        weight, level = 2.0 / (EMA_STEPS + 1), _mean_prompt(self.config)
+        weight, level = 2.0 / (EMA_STEPS + 1), self._mean_prompt()
         for count, mean in zip(counts.tolist(), means.tolist(), strict=True):
             if count:
                 level += weight * (mean - level)
