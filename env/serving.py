@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from numbers import Integral
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -50,8 +51,11 @@ class InferenceEnv:
 
     **Episode end.** Truncated after 200 steps; never terminated. A further step raises.
 
-    **Arguments.** ``simulator`` (trace pack), ``task_id``, ``seed`` (int, 0 to 2**63 - 1) and ``config``
-    (a :class:`~inferencegym.models.RewardConfig` or mapping that overrides reward weights).
+    **Arguments.** ``simulator`` (trace pack), ``task_id``, ``seed`` (int, 0 to 2**63 - 1), ``config``
+    (a :class:`~inferencegym.models.RewardConfig` or mapping that overrides reward weights) and ``workload``
+    (other traffic and service levels for the task's knobs and reward: a generator with its own configuration,
+    or a :class:`~simulator.trace_replay.ReplayWorkload`). Grades of other traffic compare only with
+    each other, and no replay by (task, seed, actions) repeats them.
 
     **Version history.** v0: first release.
     """
@@ -62,17 +66,21 @@ class InferenceEnv:
         task_id: str,
         seed: int = 42,
         config: RewardConfig | Mapping[str, Any] | None = None,
+        workload: WorkloadGenerator | None = None,
     ) -> None:
         task = get_task(task_id)
+        steps = task.info.episode_length
+        if workload is not None and workload.steps != steps:
+            raise InvalidValueError("workload.steps", workload.steps, f"{steps}, the length of the episode")
         self.simulator = simulator
         self.task: TaskInfo = task.info
         self.episode_id = ""
         self.weights = _weights(task.weights, config)
-        self._workload = task.workload
+        self._generator = workload or WorkloadGenerator(task.workload, steps)
+        self._workload = self._generator.config
         self._masked = task.masked_actions
         self._keep = {name: name not in self._masked for name in ServeAction.model_fields}
         self._model = EngineModel(simulator.table, self._workload)
-        self._generator = WorkloadGenerator(self._workload, self.task.episode_length)
         self._reward = RewardFunction(
             self.weights,
             load_calibration()["tasks"][task_id]["max_tokens_per_s"],
@@ -324,8 +332,8 @@ def _as_invalid_value(prefix: str, error: ValidationError) -> InvalidValueError:
     return InvalidValueError(field, detail.get("input"), detail["msg"])
 
 
-def _checked_seed(seed: Any) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < _SEED_LIMIT:
+def _checked_seed(seed: object) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= int(seed) < _SEED_LIMIT:
         raise InvalidValueError("seed", seed, f"a whole number from 0 to {_SEED_LIMIT - 1}")
     return int(seed)
 
