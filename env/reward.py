@@ -54,7 +54,7 @@ class RewardFunction:
     """Reward of one task.
 
     Args:
-        weights: non-negative; alpha + beta + gamma + delta bounds |reward|.
+        weights: non-negative; the reward lies between -(beta + gamma + delta) and alpha.
         max_tokens_per_s: tokens/s that counts as T = 1.
         ttft_slo_ms: objective that L is measured against.
         memory_limit_gb: GiB above which memory counts as violation, or None.

@@ -17,7 +17,13 @@ from env.protocols import TaskInfo
 from env.reward import RewardFunction
 from env.serving_tasks import TASKS, RewardWeights, get_task, load_calibration
 from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InvalidValueError
-from inferencegym.models import PriorityDistribution, RewardConfig, ServeAction, ServeObservation
+from inferencegym.models import (
+    LATENCY_MS_MAX,
+    PriorityDistribution,
+    RewardConfig,
+    ServeAction,
+    ServeObservation,
+)
 from simulator.physics import prompt_bucket
 from simulator.serving_engine import EngineModel, Knobs, SecondResult, ServingEngine
 from simulator.trace_sim import TraceSimulator, shared_simulator
@@ -225,7 +231,7 @@ class InferenceEnv:
         return result._replace(
             ttft_p50_ms=median,
             ttft_p99_ms=max(median, result.ttft_p99_ms * p99),
-            tpot_ms=result.tpot_ms * tpot,
+            tpot_ms=min(result.tpot_ms * tpot, LATENCY_MS_MAX),
         )
 
     def _observe(self, result: SecondResult) -> ServeObservation:
@@ -300,12 +306,12 @@ def _metrics(result: SecondResult) -> dict[str, Any]:
     }
 
 
-def parse_action(action: Mapping[str, Any]) -> ServeAction:
-    """Validate a mapping. Raises InvalidValueError that names the first bad field."""
+def parse_action(action: Any, where: str = "action") -> ServeAction:
+    """Validate a mapping. Raises InvalidValueError that names the first bad field, after ``where``."""
     try:
         return ServeAction.model_validate(action)
     except ValidationError as error:
-        raise _as_invalid_value("action", error) from None
+        raise _as_invalid_value(where, error) from None
 
 
 def _weights(default: RewardWeights, config: RewardConfig | Mapping[str, Any] | None) -> RewardWeights:
@@ -318,10 +324,9 @@ def _weights(default: RewardWeights, config: RewardConfig | Mapping[str, Any] | 
         except ValidationError as error:
             raise _as_invalid_value("config", error) from None
     weights = replace(default, **config.model_dump(exclude_none=True))
-    total = sum(asdict(weights).values())
-    if total > 1.0 + 1e-9:
+    if weights.beta + weights.gamma + weights.delta > 1.0 + 1e-9:
         raise InvalidValueError(
-            "config", asdict(weights), "weights whose sum is at most 1, so that rewards stay in [-1, 1]"
+            "config", asdict(weights), "beta + gamma + delta of at most 1, so that rewards stay in [-1, 1]"
         )
     return weights
 
