@@ -24,5 +24,5 @@ RUN python -m compileall -q .
 USER 1000:1000
 EXPOSE 7860
 HEALTHCHECK --interval=30s --timeout=5s --start-period=20s --retries=3 \
-  CMD ["python", "-c", "import os, urllib.request as u; u.urlopen(f'http://127.0.0.1:{os.environ[\"PORT\"]}/health', timeout=4)"]
+  CMD ["python", "-c", "from os import environ as e; from urllib.request import urlopen; urlopen('http://127.0.0.1:' + e.get('INFERENCEGYM_PORT', e['PORT']) + '/health', timeout=4)"]
 CMD ["python", "-m", "server.app"]
