@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +59,7 @@ def create_app(settings: Settings | None = None, specs: Sequence[EnvSpec] | None
     parts = [openenv, *(part for *_, part in mounted)]
 
     @asynccontextmanager
-    async def lifespan(_app: Any) -> AsyncIterator[None]:
+    async def lifespan(_app: Any) -> AsyncGenerator[None]:
         await anyio.to_thread.run_sync(_warm_up, bounds)
         for part in parts:
             for hook in part.on_startup:

@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,7 @@ def in_process(bound: BoundEnv, plan: dict[str, Any], seconds: float) -> float:
 
 
 @contextmanager
-def serving(module: str, log: Path) -> Iterator[tuple[int, int, float]]:
+def serving(module: str, log: Path) -> Generator[tuple[int, int, float]]:
     """A server process: its port, its process id, and the seconds it took to answer /health."""
     port = _free_port()
     environment = os.environ | {

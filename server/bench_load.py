@@ -149,10 +149,8 @@ class WsClient(Client):
 
 
 def _post(path: bytes, body: bytes) -> bytes:
-    return (
-        b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s"
-        % (path, len(body), body)
-    )
+    head = b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d"
+    return (head + b"\r\n\r\n%s") % (path, len(body), body)
 
 
 def _content_length(head: bytes) -> int:
@@ -162,16 +160,16 @@ def _content_length(head: bytes) -> int:
 def _frame(text: bytes) -> bytes:
     """A client's text frame (RFC 6455); its mask is zero, so the payload stays as it is."""
     size = len(text)
-    head = bytes((0x81, 0x80 | size)) if size < 126 else bytes((0x81, 0xFE)) + size.to_bytes(2)  # noqa: PLR2004
+    head = bytes((0x81, 0x80 | size)) if size < 126 else bytes((0x81, 0xFE)) + size.to_bytes(2)
     return head + b"\0\0\0\0" + text
 
 
 def _payload(frame: bytes) -> bytes | None:
     """Payload of a server's frame; None while it is incomplete."""
-    if len(frame) < 4:  # noqa: PLR2004
+    if len(frame) < 4:
         return None
     start, size = 2, frame[1]
-    if size == 126:  # noqa: PLR2004
+    if size == 126:
         start, size = 4, int.from_bytes(frame[2:4])
     return frame[start:] if len(frame) >= start + size else None
 

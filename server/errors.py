@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from inferencegym.errors import InferenceGymError
@@ -26,6 +26,9 @@ __all__ = [
     "install_handlers",
     "unexpected",
 ]
+
+CLIENT_GONE = 499
+"""Status of a request whose client went away while it was read (nginx's convention)."""
 
 log = structlog.stdlib.get_logger("inferencegym.server")
 
@@ -148,12 +151,18 @@ def install_handlers(app: FastAPI) -> None:
     app.add_exception_handler(InferenceGymError, _on_known)
     app.add_exception_handler(RequestValidationError, _on_validation)
     app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(ClientDisconnect, _on_gone)
     app.add_exception_handler(Exception, _on_unexpected)
 
 
 async def _on_unexpected(_request: Request, _error: Exception) -> Response:
     """Answers only: Starlette raises the error again, and the outermost middleware logs it."""
     return error_response(InternalError())
+
+
+async def _on_gone(_request: Request, _error: Exception) -> Response:
+    """Nobody reads this; the status is for log and metrics."""
+    return Response(status_code=CLIENT_GONE)
 
 
 async def _on_known(_request: Request, error: Exception) -> Response:
@@ -178,7 +187,7 @@ async def _on_http(_request: Request, error: Exception) -> Response:
     if error.detail == _FASTAPI_UNREADABLE:
         return error_response(InvalidJsonError("it cannot be parsed"))
     code, message, hint = _HTTP_ERRORS.get(error.status_code, ("http_error", str(error.detail), ""))
-    if error.status_code == 404 and error.detail != "Not Found":  # noqa: PLR2004
+    if error.status_code == 404 and error.detail != "Not Found":
         message = f"{error.detail}."
     return Response(
         error_body(code, message, hint),

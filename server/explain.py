@@ -138,7 +138,7 @@ def _walk(root: Schema, path: Iterable[int | str]) -> Schema | None:
             return None
     here = _resolve(here, root)
     with_fields = [b for b in _branches(here, root) if b.get("properties")]
-    return with_fields[0] if with_fields and len(_branches(here, root)) <= 2 else here  # noqa: PLR2004 (X or null)
+    return with_fields[0] if with_fields and len(_branches(here, root)) <= 2 else here
 
 
 def _properties(schema: Schema | None) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from inferencegym.errors import EpisodeNotStartedError, InvalidValueError
 from server.bound import BoundEnv
 from server.errors import InvalidJsonError, RejectedError
 from server.explain import explain, shown
-from server.schemas import GradeByLog, GradeByReplay, GradeBySession, Strict
+from server.schemas import GradeByLog, GradeByReplay, GradeBySession, GradeRequest
 from server.sessions import SessionManager
 
 __all__ = ["BASELINE_AGENT", "BASELINE_SEED", "Baseline", "GradingDesk"]
@@ -27,7 +27,7 @@ BASELINE_SEED = 0
 T = TypeVar("T")
 
 # Which of the three shapes a request is: the field that only this shape has.
-_SHAPES: dict[str, type[Strict]] = {
+_SHAPES: dict[str, type[GradeRequest]] = {
     "episode_log": GradeByLog,
     "session_id": GradeBySession,
     "actions": GradeByReplay,
@@ -122,7 +122,7 @@ class Baseline:
         return bound.grader.grade_replay(task_id, BASELINE_SEED, actions)
 
 
-def _parse(body: bytes) -> Strict:
+def _parse(body: bytes) -> GradeRequest:
     try:
         document = from_json(body, allow_inf_nan=False)
     except ValueError as error:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,6 +18,31 @@ __all__ = ["Metrics"]
 
 _BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _METHODS = frozenset({"GET", "POST", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "WEBSOCKET"})
+
+
+class _Sessions(Collector):
+    """Numbers that are read from the stores when they are asked for."""
+
+    def __init__(self, sessions: SessionManager, socket_sessions: Callable[[], int]) -> None:
+        self._sessions = sessions
+        self._socket_sessions = socket_sessions
+        self._started_s = time.monotonic()
+
+    def collect(self) -> Iterator[Metric]:
+        """Prometheus asks; see its Collector."""
+        name, sessions = "inferencegym_{}".format, self._sessions
+        yield GaugeMetricFamily(name("sessions_active"), "REST episodes kept.", len(sessions))
+        yield GaugeMetricFamily(
+            name("socket_sessions_active"), "WebSocket and MCP sessions open.", self._socket_sessions()
+        )
+        yield CounterMetricFamily(name("sessions_started"), "REST episodes started.", sessions.created)
+        ended = CounterMetricFamily(name("sessions_ended"), "REST episodes evicted.", labels=["reason"])
+        for reason, count in sessions.ended.items():
+            ended.add_metric([reason], count)
+        yield ended
+        yield GaugeMetricFamily(
+            name("uptime_seconds"), "Seconds since the start.", time.monotonic() - self._started_s
+        )
 
 
 class Metrics:
@@ -38,15 +65,7 @@ class Metrics:
         )
         # Looking a child up by its labels costs more than counting: keep the few there are.
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
-        self._gauge("sessions_active", "REST episodes kept.", lambda: len(sessions))
-        self._gauge("sessions_created", "REST episodes started.", lambda: sessions.created)
-        self._gauge("sessions_evicted", "REST episodes evicted.", lambda: sum(sessions.ended.values()))
-        self._gauge("socket_sessions_active", "WebSocket and MCP sessions open.", socket_sessions)
-        started_s = time.monotonic()
-        self._gauge("uptime_seconds", "Seconds since the start.", lambda: time.monotonic() - started_s)
-
-    def _gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
-        Gauge(f"inferencegym_{name}", text, registry=self.registry).set_function(read)
+        self.registry.register(_Sessions(sessions, socket_sessions))
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """One answered request. ``route`` is a route's template, never a client's own text."""

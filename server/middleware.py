@@ -43,6 +43,8 @@ class Observe:
                 status = message["status"]
             elif kind == "websocket.accept":
                 status = 101
+            elif kind == "websocket.close" and not status:
+                status = 403
             await send(message)
 
         try:

@@ -87,7 +87,7 @@ class RegistryEnvironment(Environment[Action, Observation, State]):
         """The same on the event loop."""
         return self.reset(seed, episode_id, **kwargs)
 
-    def step(self, action: Action, timeout_s: float | None = None, **kwargs: Any) -> Observation:  # noqa: ARG002
+    def step(self, action: Action, timeout_s: float | None = None, **kwargs: Any) -> Observation:
         """Take one step. Raises EpisodeNotStartedError or EpisodeDoneError; nothing is changed then."""
         self._refuse_if_closed()
         result = take_step(self._started()[0], action)
@@ -160,7 +160,7 @@ class RegistryEnvironment(Environment[Action, Observation, State]):
         )
         return f"<table>{''.join(rows)}</table>"
 
-    def web_actions(self, observation: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:  # noqa: ARG002
+    def web_actions(self, observation: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         """The default action; the form offers the rest."""
         return [("Defaults", self.bound.action_model().model_dump(mode="json"))]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from openenv.core.env_server.types import Action, Observation, State
 from openenv.core.rubrics.base import Rubric
@@ -26,6 +27,13 @@ class WireModels:
     """An observation of which every message is a copy: copying is several times cheaper than building."""
 
 
+def _without_metadata(action: Any) -> Any:
+    if not isinstance(action, Mapping):
+        return action
+    fields = cast("Mapping[str, Any]", action)
+    return {name: value for name, value in fields.items() if name != "metadata"}
+
+
 def wire_models(bound: BoundEnv) -> WireModels:
     """Build the three classes. Learning signals are typed fields: OpenEnv's metadata may be dropped."""
     prefix = bound.spec.name.capitalize()
@@ -37,11 +45,10 @@ def wire_models(bound: BoundEnv) -> WireModels:
 
             pydantic's own error cannot be sent by OpenEnv when it carries an exception object.
             """
-            fields = {key: obj[key] for key in obj if key != "metadata"} if isinstance(obj, dict) else obj
-            return bound.parse_action(fields)
+            return bound.parse_action(_without_metadata(obj))
 
     action = create_model(f"{prefix}Action", __base__=_Action, __doc__=bound.action_model.__doc__)
-    observation = create_model(
+    observation: Any = create_model(
         f"{prefix}Observation",
         __base__=(bound.observation_model, Observation),
         __doc__=bound.observation_model.__doc__,
@@ -56,10 +63,10 @@ def wire_models(bound: BoundEnv) -> WireModels:
             ),
         ),
     )
-    state = create_model(
+    state: Any = create_model(
         f"{prefix}State", __base__=(bound.state_model, State), __doc__=bound.state_model.__doc__
     )
-    blank = observation.model_construct(
+    blank: Observation = observation.model_construct(
         reward=None, done=False, terminated=False, truncated=False, info={}, metadata={}
     )
     return WireModels(action, observation, state, blank)
@@ -72,7 +79,7 @@ class _TermRubric(Rubric):
         super().__init__()
         self._name = name
 
-    def forward(self, action: Any, observation: Any) -> float:  # noqa: ARG002 (RFC 004's signature)
+    def forward(self, action: Any, observation: Any) -> float:
         return float(observation.info["reward_terms"][self._name])
 
 

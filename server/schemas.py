@@ -165,14 +165,18 @@ def reset_models(
     name: str, config: type[BaseModel], observation: type[BaseModel], first_task: str
 ) -> tuple[type[BaseModel], type[BaseModel]]:
     """Request and reply of POST /reset for an environment called ``name`` (used in the models' names)."""
+    optional_config: Any = config | None
     request = create_model(
         f"{name}ResetRequest",
         __base__=Strict,
         __doc__="Start an episode. Every field may be left out.",
-        task_id=(TaskId | None, Field(None, description=f"A task of GET /tasks; by default {first_task}.")),
+        task_id=(
+            TaskId | None,
+            Field(None, description=f"A task of GET /tasks; by default {first_task}."),
+        ),
         seed=(Seed | None, Field(None, description="Seed of the episode; by default 42.")),
         episode_id=(EpisodeId | None, Field(None, description="Your own label; need not be unique.")),
-        config=(config | None, Field(None, description="What this episode changes of the task.")),
+        config=(optional_config, Field(None, description="What this episode changes of the task.")),
     )
     reply = create_model(
         f"{name}ResetReply",

@@ -19,50 +19,59 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True, populate_by_name=True)
 
-    host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104 (a server in a container)
+    host: str = Field(default="0.0.0.0", description="Address to listen on.")  # noqa: S104 (a server in a container)
     port: int = Field(
-        7860,
+        default=7860,
         ge=0,
         le=65535,
         validation_alias=AliasChoices(f"{PREFIX}PORT", "PORT"),
         description="Port to listen on; the plain variable PORT works too. 0 takes a free one.",
     )
     max_sessions: int = Field(
-        50,
+        default=50,
         ge=1,
         le=10_000,
         description="REST episodes kept (the least recently used goes first) and, counted apart, open "
         "WebSocket and MCP sessions per environment.",
     )
     session_idle_timeout_s: float = Field(
-        3600.0, ge=0.0, description="Seconds without a call after which a session ends. 0 never ends one."
+        default=3600.0,
+        ge=0.0,
+        description="Seconds without a call after which a session ends. 0 never ends one.",
     )
     rate_limit: str = Field(
-        "60000/minute",
+        default="60000/minute",
         description="Requests a client (address) may make, as `N/second`, `N/minute` or `N/hour`; `off` "
         "switches the limit off. A WebSocket counts once, when it opens.",
     )
     cors_origins: Annotated[list[str], NoDecode] = Field(
-        ["*"], description="Browser origins that may call the server, separated by commas; empty for none."
+        default=["*"],
+        description="Browser origins that may call the server, separated by commas; empty for none.",
     )
     max_body_bytes: int = Field(
-        MIB, ge=1024, description="Largest request body and WebSocket message, bytes."
+        default=MIB, ge=1024, description="Largest request body and WebSocket message, bytes."
     )
-    grader_max_body_bytes: int = Field(8 * MIB, ge=1024, description="Largest body of POST /grader, bytes.")
+    grader_max_body_bytes: int = Field(
+        default=8 * MIB, ge=1024, description="Largest body of POST /grader, bytes."
+    )
     grader_threads: int = Field(
-        2, ge=1, le=64, description="Gradings and replays that may run at once, beside the event loop."
+        default=2,
+        ge=1,
+        le=64,
+        description="Gradings and replays that may run at once, beside the event loop.",
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "INFO", description="INFO logs one JSON line per request to standard error; WARNING only trouble."
+        default="INFO",
+        description="INFO logs one JSON line per request to standard error; WARNING only trouble.",
     )
-    metrics: bool = Field(True, description="Serve Prometheus metrics at /metrics.")
-    web: bool = Field(True, description="Serve the page for people at /web.")
-    keep_alive_s: int = Field(75, ge=1, description="Seconds an idle HTTP connection stays open.")
+    metrics: bool = Field(default=True, description="Serve Prometheus metrics at /metrics.")
+    web: bool = Field(default=True, description="Serve the page for people at /web.")
+    keep_alive_s: int = Field(default=75, ge=1, description="Seconds an idle HTTP connection stays open.")
     shutdown_grace_s: int = Field(
-        5, ge=0, description="Seconds that open requests and WebSockets get to finish at shutdown."
+        default=5, ge=0, description="Seconds that open requests and WebSockets get to finish at shutdown."
     )
     forwarded_allow_ips: str = Field(
-        "127.0.0.1",
+        default="127.0.0.1",
         description="Proxies (addresses, separated by commas, or `*`) whose X-Forwarded-For header names "
         "the client. Set `*` only where no client can reach the server around the proxy.",
     )

@@ -34,7 +34,11 @@ BAD = [
     ("params of a wrong type", json.dumps(call("tools/list") | {"params": [1]}).encode(), INVALID_REQUEST),
     ("unknown method", json.dumps(call("fly")).encode(), NO_METHOD),
     ("tool without a name", json.dumps(call("tools/call")).encode(), INVALID_PARAMS),
-    ("tools of an unknown session", json.dumps(call("tools/list", {"session_id": "nope"})).encode(), INVALID_PARAMS),
+    (
+        "tools of an unknown session",
+        json.dumps(call("tools/list", {"session_id": "nope"})).encode(),
+        INVALID_PARAMS,
+    ),
     ("close without a session", json.dumps(call("openenv/session/close")).encode(), INVALID_PARAMS),
     (
         "close of an unknown session",

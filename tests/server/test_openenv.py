@@ -24,7 +24,8 @@ from openenv.validation.runtime.contracts import RuntimePlan, load_runtime_plan
 from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InferenceGymError
 from inferencegym.registry import SERVING
 from server.bound import BoundEnv
-from server.openenv_adapter import SPLIT, RegistryEnvironment, make_environment
+from server.openenv_adapter import SPLIT, RegistryEnvironment, make_environment, openenv_routes
+from server.settings import Settings
 from tests.server.toy_env import SPEC as TOY
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,6 +90,14 @@ async def test_task_api(client: httpx.AsyncClient, mount: str) -> None:
     assert (await client.post(f"{mount}/{name}/task", json=body | {"index": 1})).json() == {"task": tasks[1]}
     some = await client.post(f"{mount}/{name}/task_range", json=body | {"start": 0, "stop": 1})
     assert some.json() == {"tasks": tasks[:1]}
+
+
+def test_openenvs_own_housekeeping_is_started_with_the_server() -> None:
+    taken = openenv_routes(BoundEnv(TOY), Settings())
+    assert len(taken.on_startup) == len(taken.on_shutdown) == 1
+    paths = {getattr(route, "path", "") for route in taken.routes}
+    assert {"/ws", "/mcp", "/schema", "/metadata"} <= paths
+    assert not {"/reset", "/step", "/state", "/health"} & paths
 
 
 @pytest.fixture(params=[SERVING, TOY], ids=["serving", "toy"])

@@ -70,7 +70,7 @@ class ToyEpisode:
 
     def reset(self, seed: int | None = None) -> Position:
         self.seed = self.seed if seed is None else seed
-        self.rng = Random(self.seed)  # noqa: S311
+        self.rng = Random(self.seed)
         self.x = self.rng.uniform(-5.0, 5.0)
         self.steps, self.total = 0, 0.0
         return self._observation()
