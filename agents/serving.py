@@ -9,6 +9,7 @@ baseline  the default action for ever: batch 32, all of the KV pool, nothing els
 static    the best constant setting that calibration found for the task
 reactive  a hand-written rule on queue, arrivals and memory; no search behind it
 adaptive  the best two-mode policy that calibration found for the task
+llm       a language model behind a chat service (needs a key, see :mod:`agents.llm_api`)
 ========  =============================================================================================
 """
 
@@ -63,6 +64,13 @@ def reactive_agent(task_id: str, seed: int) -> TwoMode:
     return TwoMode(quiet, busy, rate_on_rps=surge_rps, queue_on=8, queue_off=2)
 
 
+def llm_agent(task_id: str, seed: int) -> Any:
+    """A language model, named by environment variables. Raises InferenceGymError without a key."""
+    from agents.llm import LLMAgent
+
+    return LLMAgent("serving", task_id, seed)
+
+
 _REACTIVE_MODES = {
     "task1": (ServeAction(batch_size=224), ServeAction(batch_size=224)),
     "task2": (
@@ -82,5 +90,6 @@ AGENTS: dict[str, Callable[[str, int], Any]] = {
     "static": static_agent,
     "reactive": reactive_agent,
     "adaptive": adaptive_agent,
+    "llm": llm_agent,
 }
 """Factories ``(task_id, seed) -> agent``."""

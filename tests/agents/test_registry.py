@@ -1,0 +1,49 @@
+"""Agents by name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from agents.registry import agent_names, get_agent, rule_name
+from env.serving import make_env
+from inferencegym.errors import UnknownNameError
+
+
+def test_agents_play() -> None:
+    for name in agent_names("serving"):
+        if name != "llm":  # needs a key
+            agent = get_agent("InferenceGym/Serving-v0", name, "task2", 3)
+            env = make_env("task2", 3)
+            agent.reset()
+            env.step(agent.act(env.reset()))
+
+
+def test_the_rule_is_the_reactive_agent() -> None:
+    assert rule_name("serving") == "reactive"
+
+
+@pytest.mark.parametrize(
+    ("env_id", "name", "task_id", "near"),
+    [
+        ("servin", "random", "task1", "serving"),
+        ("serving", "reactiv", "task1", "reactive"),
+        ("serving", "random", "tsk1", "task1"),
+        ("serving", "llmm", "task1", "llm"),
+    ],
+)
+def test_unknown_names_list_near_matches(env_id: str, name: str, task_id: str, near: str) -> None:
+    with pytest.raises(UnknownNameError, match=rf"Did you mean .*{near}"):
+        get_agent(env_id, name, task_id)
+
+
+def test_listing_agents_imports_neither_a_client_nor_a_trainer() -> None:
+    heavy = "{'httpx', 'cma', 'torch', 'stable_baselines3', 'gymnasium', 'openenv'}"
+    program = (
+        "import sys; from agents.registry import agent_names; agent_names('serving');"
+        f"print(sorted({heavy} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
