@@ -83,7 +83,7 @@ lock: $(DEV_STAMP) ## Resolve the pins again (uv.lock and the requirements files
 	$(PIP) install --quiet uv
 	$(VENV)/bin/uv lock
 	$(EXPORT) -o requirements.txt > /dev/null
-	$(EXPORT) --extra dev -o requirements-dev.txt > /dev/null
+	$(EXPORT) --extra dev --extra gym -o requirements-dev.txt > /dev/null
 	$(EXPORT) --extra demo -o requirements-demo.txt > /dev/null
 	$(EXPORT) --extra traces -o requirements-traces.txt > /dev/null
 
