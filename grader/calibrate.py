@@ -4,9 +4,10 @@ For every task, on seeds that no reported table uses:
 
 1. a sweep over constant settings (the knobs that the task opens), the best of which are tried finer;
 2. a seeded search over two-mode policies (:class:`grader.policies.TwoMode`), started from the best constants;
-3. floor, optimum and highest tokens/s, and the score of the fixed baseline, from what was measured.
+3. floor, optimum and highest tokens/s, and the score of the fixed baseline, by playing what was found.
 
-``--check`` does it all again and compares with the committed ``env/calibration.json``.
+``--check`` does it all again and compares with the committed ``env/calibration.json``. :func:`anchors` does
+only step 3, from the policies that the file names: seconds instead of minutes.
 """
 
 from __future__ import annotations
@@ -14,22 +15,31 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from itertools import product
 from typing import Any, cast
 
 import numpy as np
 
 from env.serving import make_env
-from env.serving_tasks import CALIBRATION_PATH, TASKS, get_task
+from env.serving_tasks import CALIBRATION_PATH, TASKS
 from grader.policies import Constant, TwoMode, policy_from_dict
 from grader.scoring import WEIGHTS, Anchors, StepFigures, score_steps
+from grader.search import SEARCH_SEED, TwoModeSearch, grid_settings, neighbours
 from inferencegym.models import QuantTier, ServeAction
 from simulator.trace_sim import shared_simulator
 
-__all__ = ["BASELINE_SEED", "CALIBRATION_SEEDS", "Outcome", "calibrate", "main", "play"]
+__all__ = [
+    "BASELINE_SEED",
+    "CALIBRATION_SEEDS",
+    "Outcome",
+    "UniformRandom",
+    "anchors",
+    "calibrate",
+    "main",
+    "play",
+]
 
 CALIBRATION_SEEDS = tuple(range(9000, 9008))
 """Seeds of the search. Baselines use 0, tables and benchmarks 100 and up, learning others again."""
@@ -39,22 +49,7 @@ BASELINE_SEED = 0
 FINALISTS = 12
 CANDIDATES = 120
 GENERATIONS, PARENTS, CHILDREN = 6, 8, 4
-SEARCH_SEED = 2024
 TOLERANCE = 1e-9
-
-_SWEEP: dict[str, tuple[Any, ...]] = {
-    "kv_budget": (0.1, 0.25, 0.4, 0.55, 0.7, 0.75, 0.8, 0.85, 0.9, 1.0),
-    "batch_size": (1, 4, 16, 32, 64, 96, 128, 160, 192, 224, 240, 256, 384, 512),
-    "spec_length": (0, 1, 2, 4),
-    "prefill_disagg": (False, True),
-    "quant_tier": tuple(QuantTier),
-}
-_SWEEP_COARSE: dict[str, tuple[Any, ...]] = {
-    **_SWEEP,
-    "kv_budget": (0.25, 0.5, 0.75, 0.85, 0.95),
-    "batch_size": (1, 16, 32, 64, 96, 128, 160, 224),
-    "spec_length": (0, 1, 2),
-}
 
 _FLOOR_RULE = {
     "task1": "minimum",
@@ -74,6 +69,7 @@ class Outcome:
 
     @property
     def tokens_per_s(self) -> float:
+        """Mean over the episode."""
         return float(np.mean([step.tokens_per_s for step in self.steps]))
 
 
@@ -112,6 +108,7 @@ class UniformRandom:
         """Draws go on: one instance plays one episode."""
 
     def act(self, observation: Any) -> ServeAction:
+        """The next draw, whatever is observed."""
         rng = self._rng
         return ServeAction(
             kv_budget=float(rng.uniform(0.1, 1.0)),
@@ -122,32 +119,13 @@ class UniformRandom:
         )
 
 
-def _settings(task_id: str, grid: dict[str, tuple[Any, ...]]) -> list[ServeAction]:
-    """Constant settings of a grid over the task's open knobs that fit the GPU."""
-    active = TASKS[task_id].active_actions
-    env = make_env(task_id)
-    settings = [
-        ServeAction(**dict(zip(active, values, strict=True)))
-        for values in product(*(grid[name] for name in active))
-    ]
-    return [action for action in settings if env.reserved_memory_gb(action) <= _memory_limit_gb(task_id)]
-
-
-def _memory_limit_gb(task_id: str) -> float:
-    """GiB that candidate settings may reserve: the task's limit, unless its grade prices memory itself."""
-    limit = get_task(task_id).workload.memory_limit_gb
-    if limit is None or "memory" in WEIGHTS[task_id]:
-        return shared_simulator().table.metadata.memory_limit_gb
-    return limit
-
-
 def _evaluate(job: tuple[str, dict[str, Any], tuple[int, ...]]) -> tuple[float, float]:
     """Mean score (with provisional anchors) and mean tokens/s of a described policy over seeds."""
     task_id, description, seeds = job
     outcomes = [play(task_id, policy_from_dict(description), seed) for seed in seeds]
     provisional = _PROVISIONAL[task_id]
     scores = [score_steps(task_id, o.steps, TASKS[task_id].episode_length, provisional)[0] for o in outcomes]
-    return float(np.mean(scores)), float(np.mean([o.tokens_per_s for o in outcomes]))
+    return float(np.mean(scores)), _mean_tokens(outcomes)
 
 
 _PROVISIONAL = {
@@ -155,7 +133,7 @@ _PROVISIONAL = {
     "task2": Anchors(0.0, 10_000.0),
     "task3": Anchors(500.0, 3_000.0),
 }
-"""Anchors while searching: wide enough that nothing is clipped, so that the ranking does not depend on them."""
+"""Anchors while searching, so wide that nothing is clipped: the ranking does not depend on them."""
 
 
 def _rank(
@@ -168,99 +146,32 @@ def _rank(
     return sorted(rows, key=_ranking)
 
 
-class _TwoModeSearch:
-    """Seeded evolution of two-mode policies: random parents around the best constants, then mutations."""
-
-    def __init__(self, task_id: str, best: Sequence[ServeAction]) -> None:
-        self._rng = np.random.default_rng(SEARCH_SEED)
-        self._active = TASKS[task_id].active_actions
-        self._best = best
-        self._env = make_env(task_id)
-        workload = get_task(task_id).workload
-        self._rate_rps = workload.arrivals.rate_rps
-        self._limit_gb = _memory_limit_gb(task_id)
-        self._aim_gb = workload.memory_limit_gb or self._limit_gb
-
-    def random(self, total: int) -> list[TwoMode]:
-        """``total`` policies whose modes vary the best constants."""
-        policies: list[TwoMode] = []
-        while len(policies) < total:
-            quiet, busy = (self._vary(self._best[int(self._rng.integers(len(self._best)))]) for _ in range(2))
-            rate_on = round(float(self._rate_rps * self._rng.uniform(1.1, 2.0)), 2)
-            queue_on, queue_off = int(self._rng.integers(2, 33)), int(self._rng.integers(0, 5))
-            policies += self._fitting([TwoMode(quiet, busy, rate_on, queue_on, queue_off)])
-        return policies
-
-    def mutations(self, parents: Sequence[TwoMode], each: int) -> list[TwoMode]:
-        """``each`` children per parent: batch sizes and thresholds moved by up to a tenth, knobs redrawn."""
-        return self._fitting([self._child(parent) for parent in parents for _ in range(each)])
-
-    def _child(self, parent: TwoMode) -> TwoMode:
-        rng = self._rng
-        quiet = self._nudge(parent.quiet) if rng.random() < 0.7 else parent.quiet
-        busy = self._nudge(parent.busy) if rng.random() < 0.7 else parent.busy
-        rate_on = round(float(max(self._rate_rps * 1.05, parent.rate_on_rps * rng.uniform(0.85, 1.15))), 2)
-        queue_on = max(1, parent.queue_on + int(rng.integers(-6, 7)))
-        return TwoMode(quiet, busy, rate_on, queue_on, int(rng.integers(0, 5)))
-
-    def _nudge(self, action: ServeAction) -> ServeAction:
-        batch = int(np.clip(round(action.batch_size * self._rng.uniform(0.88, 1.12)), 1, 512))
-        moved = action.model_copy(update={"batch_size": batch})
-        return self._vary(moved, redraw=0.15)
-
-    def _vary(self, base: ServeAction, redraw: float = 0.5) -> ServeAction:
-        """Redraw some open knobs; mostly give the KV pool all that the memory limit leaves."""
-        rng, knobs = self._rng, base.model_dump()
-        for name in self._active:
-            if rng.random() < redraw:
-                knobs[name] = _SWEEP[name][int(rng.integers(len(_SWEEP[name])))]
-        if rng.random() < 0.85:
-            knobs["kv_budget"] = _largest_kv(self._env, ServeAction(**knobs), self._aim_gb)
-        return ServeAction(**knobs)
-
-    def _fitting(self, policies: Sequence[TwoMode]) -> list[TwoMode]:
-        """Those whose modes both fit the GPU."""
-        fits = self._env.reserved_memory_gb
-        return [p for p in policies if max(fits(p.quiet), fits(p.busy)) <= self._limit_gb]
-
-
-def _largest_kv(env: Any, action: ServeAction, limit_gb: float) -> float:
-    """KV budget (two decimals, rounded down) that reserves at most ``limit_gb`` with the other knobs."""
-    at_zero = env.reserved_memory_gb(action.model_copy(update={"kv_budget": 0.1}))
-    at_one = env.reserved_memory_gb(action.model_copy(update={"kv_budget": 1.0}))
-    share = 0.1 + 0.9 * (limit_gb - at_zero) / (at_one - at_zero)
-    return float(np.clip(np.floor(share * 100) / 100, 0.1, 1.0))
-
-
 def calibrate_task(pool: ProcessPoolExecutor, task_id: str) -> dict[str, Any]:
-    """Anchors and best policies of one task."""
-    grid = _SWEEP if len(TASKS[task_id].active_actions) <= 3 else _SWEEP_COARSE
-    settings = _settings(task_id, grid)
+    """Best policies of one task, those that mark floor and optimum, and the anchors that follow."""
+    settings = grid_settings(task_id)
     sweep = _rank(pool, task_id, [Constant(s) for s in settings], SWEEP_SEEDS)
-    finer = [Constant(s) for row in sweep[:3] for s in _neighbours(task_id, row[2]["action"])]
+    finer = [Constant(s) for row in sweep[:3] for s in neighbours(task_id, row[2]["action"])]
     finalists = [policy_from_dict(row[2]) for row in sweep[:FINALISTS]]
     constants = _rank(pool, task_id, [*finalists, *finer], CALIBRATION_SEEDS)
     best = [ServeAction.model_validate(row[2]["action"]) for row in constants[:FINALISTS]]
     adaptive, tried = _evolve(pool, task_id, best)
-    final = [*constants, *adaptive]
-    static_tokens = [row[1] for row in sweep]
-    return {
+    found = {
         "static_settings_tried": len(settings) + len(finer),
         "two_mode_policies_tried": tried,
         "best_static": constants[0][2],
         "best_adaptive": adaptive[0][2],
         "floor_rule": _FLOOR_RULE[task_id],
-        "floor_tokens_per_s": _floor(task_id, static_tokens),
-        "optimum_tokens_per_s": max(row[1] for row in final),
-        "max_tokens_per_s": _peak(task_id, [constants[0][2], adaptive[0][2]]),
+        "floor_by": min(sweep, key=_tokens)[2] if _FLOOR_RULE[task_id] == "minimum" else {"kind": "random"},
+        "optimum_by": max([*constants, *adaptive], key=_tokens)[2],
     }
+    return {**found, **anchors(task_id, found)}
 
 
 def _evolve(
     pool: ProcessPoolExecutor, task_id: str, best: Sequence[ServeAction]
 ) -> tuple[list[tuple[float, float, dict[str, Any]]], int]:
     """Two-mode policies evaluated on all calibration seeds, best first, and how many were tried."""
-    search = _TwoModeSearch(task_id, best)
+    search = TwoModeSearch(task_id, best)
     candidates = search.random(CANDIDATES)
     tried = len(candidates)
     screened = _rank(pool, task_id, candidates, SWEEP_SEEDS)
@@ -278,36 +189,39 @@ def _ranking(row: tuple[float, float, dict[str, Any]]) -> tuple[float, str]:
     return -row[0], json.dumps(row[2], sort_keys=True)
 
 
-def _neighbours(task_id: str, raw: dict[str, Any]) -> list[ServeAction]:
-    """Finer steps of batch size and KV budget around a setting, as far as they fit the GPU."""
-    env, base = make_env(task_id), ServeAction.model_validate(raw)
-    found: list[ServeAction] = []
-    for factor, shift in product((0.9, 0.95, 1.0, 1.05, 1.1), (-0.03, 0.0, 0.03)):
-        batch = min(512, max(1, round(base.batch_size * factor)))
-        kv = min(1.0, max(0.1, round(base.kv_budget + shift, 3)))
-        action = base.model_copy(update={"batch_size": batch, "kv_budget": kv})
-        if env.reserved_memory_gb(action) <= _memory_limit_gb(task_id):
-            found.append(action)
-    return found
+def _tokens(row: tuple[float, float, dict[str, Any]]) -> tuple[float, str]:
+    return row[1], json.dumps(row[2], sort_keys=True)
 
 
-def _floor(task_id: str, static_tokens: Sequence[float]) -> float:
-    if _FLOOR_RULE[task_id] == "minimum":
-        return min(static_tokens)
-    return float(np.mean([play(task_id, UniformRandom(s), s).tokens_per_s for s in CALIBRATION_SEEDS]))
+def anchors(task_id: str, found: Mapping[str, Any]) -> dict[str, float]:
+    """Floor, optimum and highest tokens/s and the baseline's score, by playing the policies of ``found``.
+
+    ``found`` is a task of ``env/calibration.json``; of it only the policies are read. The highest tokens/s
+    of a single second under the best policies is where T of the reward reaches 1.
+    """
+    floor_seeds = SWEEP_SEEDS if _FLOOR_RULE[task_id] == "minimum" else CALIBRATION_SEEDS
+    floor = _mean_tokens(_play_all(task_id, found["floor_by"], floor_seeds))
+    optimum = _mean_tokens(_play_all(task_id, found["optimum_by"], CALIBRATION_SEEDS))
+    best = [*_play_all(task_id, found["best_static"], CALIBRATION_SEEDS)]
+    best += _play_all(task_id, found["best_adaptive"], CALIBRATION_SEEDS)
+    baseline = play(task_id, Constant(), BASELINE_SEED)
+    length = TASKS[task_id].episode_length
+    return {
+        "floor_tokens_per_s": floor,
+        "optimum_tokens_per_s": optimum,
+        "max_tokens_per_s": max(step.tokens_per_s for outcome in best for step in outcome.steps),
+        "baseline_score": score_steps(task_id, baseline.steps, length, Anchors(floor, optimum))[0],
+    }
 
 
-def _peak(task_id: str, descriptions: Sequence[dict[str, Any]]) -> float:
-    """Highest tokens/s of a single second under the best policies: T of the reward reaches 1 there."""
-    outcomes = [play(task_id, policy_from_dict(d), s) for d in descriptions for s in CALIBRATION_SEEDS]
-    return max(step.tokens_per_s for outcome in outcomes for step in outcome.steps)
+def _play_all(task_id: str, description: dict[str, Any], seeds: Sequence[int]) -> list[Outcome]:
+    if description["kind"] == "random":
+        return [play(task_id, UniformRandom(seed), seed) for seed in seeds]
+    return [play(task_id, policy_from_dict(description), seed) for seed in seeds]
 
 
-def baseline_score(task_id: str, measured: dict[str, Any]) -> float:
-    """Score of the fixed default action on the baseline seed."""
-    anchors = Anchors(measured["floor_tokens_per_s"], measured["optimum_tokens_per_s"])
-    outcome = play(task_id, Constant(), BASELINE_SEED)
-    return score_steps(task_id, outcome.steps, TASKS[task_id].episode_length, anchors)[0]
+def _mean_tokens(outcomes: Sequence[Outcome]) -> float:
+    return float(np.mean([outcome.tokens_per_s for outcome in outcomes]))
 
 
 def calibrate(workers: int = 2) -> dict[str, Any]:
@@ -317,7 +231,6 @@ def calibrate(workers: int = 2) -> dict[str, Any]:
         for task_id in TASKS:
             print(f"calibrating {task_id} ...", file=sys.stderr, flush=True)
             tasks[task_id] = calibrate_task(pool, task_id)
-            tasks[task_id]["baseline_score"] = baseline_score(task_id, tasks[task_id])
     pack = shared_simulator().table.metadata
     return {
         "made_by": "python -m grader.calibrate",
@@ -332,8 +245,9 @@ def calibrate(workers: int = 2) -> dict[str, Any]:
 def differences(stored: Any, computed: Any, path: str = "") -> list[str]:
     """Places where two JSON values differ (numbers by more than 1e-9, relatively)."""
     if isinstance(stored, dict) and isinstance(computed, dict):
-        keys = sorted({*stored, *computed})
-        return [d for k in keys for d in differences(stored.get(k), computed.get(k), f"{path}.{k}")]
+        old, new = cast("dict[str, Any]", stored), cast("dict[str, Any]", computed)
+        keys = sorted({*old, *new})
+        return [line for key in keys for line in differences(old.get(key), new.get(key), f"{path}.{key}")]
     if isinstance(stored, int | float) and isinstance(computed, int | float):
         same = abs(stored - computed) <= TOLERANCE * max(1.0, abs(stored))
         return [] if same else [f"{path[1:]}: committed {stored!r}, computed {computed!r}"]

@@ -12,7 +12,7 @@ _ADVICE = {
     "throughput": "raise batch_size until KV memory binds; more sequences share each weight read",
     "ttft": "requests wait before their prefill: admit more (batch_size), leave the KV pool room in bursts",
     "memory": "reserve less: lower kv_budget, batch_size or spec_length until peak memory is below 36 GB",
-    "slo_compliance": "serve the burst and its backlog faster, for example with prefill_disagg while it lasts",
+    "slo_compliance": "serve the burst and its backlog faster, as with prefill_disagg while it lasts",
     "cost": "give the second GPU back when the queue is empty; idle capacity raises the cost per token",
     "stability": "change batch_size and kv_budget less from step to step",
 }
@@ -29,7 +29,7 @@ def feedback_sentence(
     standing = "below" if score < baseline_score - 0.005 else standing
     text = f"Score {score:.3f}, {standing} the fixed baseline ({baseline_score:.3f}). "
     if breakdown["completed"] < 1.0:
-        text += f"Only {breakdown['completed']:.0%} of the episode was played, and the score is scaled by it. "
+        text += f"Only {breakdown['completed']:.0%} of the episode was played; the score is scaled by it. "
     if lost < 0.005:
         return text + "Nothing of note is left to gain."
     return text + f"Most is lost on {weakest} ({breakdown[weakest]:.2f}): {_ADVICE[weakest]}."

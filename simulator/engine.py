@@ -46,8 +46,8 @@ _NEVER_JOINED = -1
 _LEFT = -2
 
 # Float state of an engine.
-CLOCK, KV_TOKENS, PRE_END_S, PRE_RATE, PRE_CONTEXT, PRE_RESIDUAL_S = range(6)
-FLOAT_STATE = 6
+CLOCK, KV_TOKENS, PRE_END_S, PRE_RATE, PRE_CONTEXT, PRE_RESIDUAL_S, STALL_S = range(7)
+FLOAT_STATE = 7
 
 # Integer state: running sequences, request being prefilled (-1: none), its first-token flag, admission
 # counter, ring head and length of preempted requests, then per class queue head, tail and first request
@@ -133,6 +133,7 @@ def serve_second(
     pre_rate = fs[PRE_RATE]
     pre_context = fs[PRE_CONTEXT]
     pre_residual = fs[PRE_RESIDUAL_S]
+    stall_s += fs[STALL_S]  # what is left of a weight reload that took longer than its second
     running = ints[RUNNING]
     pre = ints[PREFILLING]
     ring_head = ints[RING_HEAD]
@@ -175,10 +176,13 @@ def serve_second(
                 rejected += 1
         kv = 0.0
         now = t1
+        stall_s = max(stall_s - 1.0, 0.0)
     elif stall_s > 0.0:
-        pre_end += stall_s
-        now = t0 + stall_s
-        sequence_s += running * stall_s
+        stalled = min(stall_s, 1.0)
+        stall_s -= stalled
+        pre_end += stalled
+        now = t0 + stalled
+        sequence_s += running * stalled
 
     # Clock at which the next sequence finishes, and the step time, kept until the running set changes.
     finish = heap_first(heap_key, order) if running > 0 else 0.0
@@ -367,6 +371,7 @@ def serve_second(
     fs[PRE_RATE] = pre_rate
     fs[PRE_CONTEXT] = pre_context
     fs[PRE_RESIDUAL_S] = pre_residual
+    fs[STALL_S] = stall_s
     ints[RUNNING] = running
     ints[PREFILLING] = pre
     ints[RING_HEAD] = ring_head

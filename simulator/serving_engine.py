@@ -200,9 +200,7 @@ class ServingEngine:
         prompt_mean = self._prompt_ema[second]
         acceptance = self.model.accept_rate(knobs, prompt_mean)
         tokens_per_step = tokens_per_verify_step(acceptance, gamma)
-        decoding = self._ints[kernel.RUNNING]
-        context = int(self._floats[kernel.KV_TOKENS] / decoding) if decoding else int(prompt_mean)
-        context = min(max(context, 0), MAX_DENSE_TOKENS)
+        context = min(max(self._mean_context(prompt_mean), 0), MAX_DENSE_TOKENS)
         rows = table.step_rows_s[SPEC_LENGTHS.index(gamma)][tier]
         bucket, weight = table.context_bucket[context], table.context_weight[context]
         stall_s = 0.0
@@ -251,6 +249,16 @@ class ServingEngine:
         )
         self.second = second + 1
         return self._result(knobs, memory, oom, acceptance, tokens_per_step, pool_tokens, last - first)
+
+    def _mean_context(self, prompt_mean: float) -> int:
+        """Mean context of the decoding sequences, tokens. What is being prefilled is not read by decode."""
+        decoding = self._ints[kernel.RUNNING]
+        if not decoding:
+            return int(prompt_mean)
+        tokens = self._floats[kernel.KV_TOKENS]
+        if self._ints[kernel.PREFILLING] >= 0:
+            tokens -= self._floats[kernel.PRE_CONTEXT]
+        return int(tokens / decoding)
 
     def _result(
         self,
@@ -316,7 +324,8 @@ class ServingEngine:
         table = self.model.table
         context = min(int(self._prompt_ema[self.second - 1]), MAX_DENSE_TOKENS)
         rows = table.step_rows_s[SPEC_LENGTHS.index(knobs.spec_length)][knobs.quant_tier]
-        return rows[table.context_bucket[context]][1]
+        bucket, weight = table.context_bucket[context], table.context_weight[context]
+        return rows[bucket][1] + weight * (rows[bucket + 1][1] - rows[bucket][1])
 
     def _ttft_percentiles_ms(self, knobs: Knobs, served: int) -> tuple[float, float]:
         """TTFT p50 and p99 over the requests served this second, ms.
