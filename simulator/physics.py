@@ -69,7 +69,8 @@ def tokens_per_verify_step(acceptance: Num, spec_length: Num) -> Num:
     Source: Leviathan et al., "Fast Inference from Transformers via Speculative Decoding" (2023), eq. 1.
     Equals 1 when ``spec_length`` is 0. ``acceptance`` must be below 1.
     """
-    return (1.0 - acceptance ** (spec_length + 1)) / (1.0 - acceptance)
+    unaccepted: Num = 1.0 - acceptance ** (spec_length + 1)
+    return unaccepted / (1.0 - acceptance)
 
 
 def verify_rows(sequences: Num, spec_length: Num) -> Num:

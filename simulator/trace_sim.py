@@ -18,8 +18,8 @@ import numpy.typing as npt
 from inferencegym.errors import InvalidValueError
 from inferencegym.models import MetricsSnapshot, ServeAction, WorkloadState
 from simulator import physics
-from simulator.data.pack_schema import SPEC_LENGTHS
-from simulator.trace_table import DEFAULT_PACK_PATH, TraceTable, load_trace_table
+from simulator.data.pack_schema import BATCH_SIZES, SPEC_LENGTHS
+from simulator.trace_table import DEFAULT_PACK_PATH, TraceTable, load_trace_table, log2_weights
 
 __all__ = ["TraceSimulator", "shared_simulator"]
 
@@ -28,7 +28,12 @@ FloatArray = npt.NDArray[np.float64]
 JITTER_SIGMA = 0.05
 """Relative standard deviation of Gaussian measurement jitter on ttft_p50, ttft_p99 and tpot."""
 
-_FIXED_POINT_ROUNDS = 60
+_BISECTIONS = 60
+"""Halvings of [0, limit]: to the last bits of a float."""
+
+_IDLE_SEQUENCES = 1e-3
+"""Fewest running sequences of an operating point: an idle engine, without a division by zero."""
+
 _TTFT_SLO_MS = 500.0
 _MAX_WAIT_S = 200.0
 """Longest wait reported, s: an episode. A queue that is not served would wait for ever."""
@@ -108,13 +113,10 @@ class TraceSimulator:
                 columns[name] = columns[name] * noise[:, index]
             columns["ttft_p99_ms"] = np.maximum(columns["ttft_p99_ms"], columns["ttft_p50_ms"])
         lists = {name: values.tolist() for name, values in columns.items()}
-        return [
-            MetricsSnapshot(
-                **{name: values[i] for name, values in lists.items() if name not in _WHOLE},
-                **{name: int(lists[name][i]) for name in _WHOLE},
-            )
-            for i in range(len(actions))
-        ]
+        for name in _WHOLE:
+            lists[name] = [int(value) for value in lists[name]]
+        rows = zip(*lists.values(), strict=True)
+        return [MetricsSnapshot.model_validate(dict(zip(lists, row, strict=True))) for row in rows]
 
     def _operating_points(
         self, actions: Sequence[ServeAction], workloads: Sequence[WorkloadState]
@@ -145,14 +147,15 @@ class TraceSimulator:
             gamma > 0, physics.acceptance_rate(self.base_acceptance_rate, bucket, gamma), 0.0
         )
         per_step = physics.tokens_per_verify_step(acceptance, gamma)
-        fits = physics.sequences_that_fit(pool_tokens, prompt, self.output_tokens)
+        output = np.asarray(self.output_tokens)
+        fits = physics.sequences_that_fit(pool_tokens, prompt, output)
         limit = np.minimum(cap, np.maximum(fits, 1.0))
 
         spec_index = np.array([SPEC_LENGTHS.index(a.spec_length) for a in actions])
         running, step_ms, prefill_ms = self._solve(
             spec_index, tier, kv, prompt, rate, queue, limit, per_step, disagg
         )
-        stall = np.where(disagg, 0.0, physics.prefill_stall_ms(running, prefill_ms, self.output_tokens))
+        stall = np.where(disagg, 0.0, physics.prefill_stall_ms(running, prefill_ms, output))
         tpot = step_ms / per_step + stall
         prefill_bound = 1000.0 / prefill_ms
         served = np.minimum(1000.0 * running / (tpot * self.output_tokens), prefill_bound)
@@ -201,29 +204,49 @@ class TraceSimulator:
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Running sequences by Little's law, with the step and prefill times there.
 
-        ``running = min(limit, rate * output * TPOT(running))``, by damped iteration; all of ``limit`` when
-        a queue is waiting.
+        ``running = min(limit, rate * output * TPOT(running))``; all of ``limit`` when a queue is waiting. What
+        is wanted exceeds what runs up to the operating point and falls short of it beyond, so halving an
+        interval finds it, each row by itself.
         """
-        running = np.where(queue > 0, limit, np.minimum(limit, 1.0))
         # The table was measured at a context of prompt + reference output / 2.
         length = prompt + 0.5 * (self.output_tokens - self.table.metadata.reference_output_tokens)
-        step_ms = np.empty_like(running)
-        prefill_ms = np.empty_like(running)
-        groups = [(g, q) for g in set(spec_index.tolist()) for q in set(tier.tolist())]
-        for _ in range(_FIXED_POINT_ROUNDS):
-            for g, q in groups:
-                at = np.flatnonzero((spec_index == g) & (tier == q))
-                if at.size == 0:
-                    continue
-                step_ms[at] = self.table.interpolate(g, q, running[at], kv[at], length[at])[:, -2]
-                prefill_ms[at] = self.table.interpolate(g, q, running[at], kv[at], prompt[at])[:, -1]
-            stall = np.where(disagg, 0.0, physics.prefill_stall_ms(running, prefill_ms, self.output_tokens))
-            wanted = rate * self.output_tokens * (step_ms / per_step + stall) / 1000.0
-            target = np.where(queue > 0, limit, np.clip(wanted, 1e-3, limit))
-            if np.allclose(target, running, rtol=1e-9, atol=1e-9):
-                break
-            running = 0.5 * running + 0.5 * target
+        nodes = np.broadcast_to(np.asarray(BATCH_SIZES, dtype=np.float64), (len(kv), len(BATCH_SIZES)))
+        nodes_ms = self._read(_STEP_MS, spec_index, tier, nodes, kv, length)
+        prefill_ms = self._read(_PREFILL_MS, spec_index, tier, nodes[:, :1], kv, prompt)[:, 0]
+        output = np.asarray(self.output_tokens)
+
+        def wanted(running: FloatArray) -> FloatArray:
+            stall = np.where(disagg, 0.0, physics.prefill_stall_ms(running, prefill_ms, output))
+            return rate * output * (_between_nodes(nodes_ms, running) / per_step + stall) / 1000.0
+
+        low, high = np.zeros_like(limit), limit.copy()
+        for _ in range(_BISECTIONS):
+            middle = 0.5 * (low + high)
+            short = wanted(middle) < middle
+            low, high = np.where(short, low, middle), np.where(short, middle, high)
+        saturated = (queue > 0) | (wanted(limit) >= limit)
+        running = np.where(saturated, limit, np.maximum(high, _IDLE_SEQUENCES))
+        step_ms = self._read(_STEP_MS, spec_index, tier, running[:, None], kv, length)[:, 0]
         return running, step_ms, prefill_ms
+
+    def _read(
+        self,
+        column: int,
+        spec_index: npt.NDArray[np.intp],
+        tier: npt.NDArray[np.intp],
+        batch: FloatArray,
+        kv: FloatArray,
+        length: FloatArray,
+    ) -> FloatArray:
+        """One column of the table at N rows of K batch sizes, shape (N, K)."""
+        values = np.empty(batch.shape)
+        for g, q in {*zip(spec_index.tolist(), tier.tolist(), strict=True)}:
+            at = np.flatnonzero((spec_index == g) & (tier == q))
+            sizes = batch[at]
+            repeated = (np.repeat(axis[at], sizes.shape[1]) for axis in (kv, length))
+            found = self.table.interpolate(g, q, sizes.ravel(), *repeated)[:, column]
+            values[at] = found.reshape(sizes.shape)
+        return values
 
     def _missed_share(self, ttft_p50: FloatArray, wait_ms: FloatArray) -> FloatArray:
         """Share of requests past the objective: waits are uniform from 0 to ``wait_ms``."""
@@ -234,6 +257,17 @@ class TraceSimulator:
 
 
 _WHOLE = ("eviction_events", "slo_violations")
+
+_STEP_MS, _PREFILL_MS = -2, -1
+"""Columns of ``TraceTable.interpolate``."""
+
+
+def _between_nodes(nodes_ms: FloatArray, running: FloatArray) -> FloatArray:
+    """Step time of N rows between the grid's batch sizes, (N, K) and (N,): linear in log2, held below 1."""
+    left, weight = log2_weights(running, BATCH_SIZES)
+    rows = np.arange(len(running))
+    low, high = nodes_ms[rows, left], nodes_ms[rows, left + 1]
+    return low + weight * (high - low)
 
 
 @cache

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,7 @@ from simulator.data.pack_schema import (
     PackMetadata,
 )
 
-__all__ = ["DEFAULT_PACK_PATH", "MAX_DENSE_TOKENS", "TraceTable", "load_trace_table"]
+__all__ = ["DEFAULT_PACK_PATH", "MAX_DENSE_TOKENS", "TraceTable", "load_trace_table", "log2_weights"]
 
 MAX_DENSE_TOKENS: Final = 16_384
 """Longest prompt or context (tokens) of the dense rows; above 8,192 they extrapolate linearly in log2."""
@@ -39,7 +39,7 @@ MAX_DENSE_TOKENS: Final = 16_384
 FloatArray = npt.NDArray[np.float64]
 
 
-def _log2_weights(points: FloatArray, nodes: tuple[int, ...]) -> tuple[npt.NDArray[np.intp], FloatArray]:
+def log2_weights(points: FloatArray, nodes: tuple[int, ...]) -> tuple[npt.NDArray[np.intp], FloatArray]:
     """Left node index and weight of the right node, linear in log2, clamped below, extrapolated above."""
     position = np.log2(np.maximum(points, nodes[0]))
     grid = np.log2(np.asarray(nodes, dtype=np.float64))
@@ -78,18 +78,19 @@ class TraceTable:
         self.prefill_ms: FloatArray = (ttft - 0.5 * self.step_ms)[0, 0]
 
     def _make_dense_rows(self) -> None:
-        left, weight = _log2_weights(np.arange(BATCH_SIZES[-1] + 1, dtype=np.float64), BATCH_SIZES)
-        step = self.step_ms[left] + weight[:, None, None, None] * (self.step_ms[left + 1] - self.step_ms[left])
+        left, weight = log2_weights(np.arange(BATCH_SIZES[-1] + 1, dtype=np.float64), BATCH_SIZES)
+        rise = self.step_ms[left + 1] - self.step_ms[left]
+        step = self.step_ms[left] + weight[:, None, None, None] * rise
         self.step_rows_s: list[list[list[list[float]]]] = (step.transpose(1, 2, 3, 0) / 1000.0).tolist()
         tokens = np.arange(MAX_DENSE_TOKENS + 1, dtype=np.float64)
-        left, weight = _log2_weights(tokens, PROMPT_LENGTHS_TOKENS)
+        left, weight = log2_weights(tokens, PROMPT_LENGTHS_TOKENS)
         prefill = self.prefill_ms[:, left] + weight * (
             self.prefill_ms[:, left + 1] - self.prefill_ms[:, left]
         )
         self.prefill_rows_s: list[list[float]] = (prefill / 1000.0).tolist()
         # A step at table length P was measured at a context of P + out/2 tokens.
         shifted = tokens - 0.5 * self.metadata.reference_output_tokens
-        left, weight = _log2_weights(shifted, PROMPT_LENGTHS_TOKENS)
+        left, weight = log2_weights(shifted, PROMPT_LENGTHS_TOKENS)
         self.context_bucket: list[int] = left.tolist()
         self.context_weight: list[float] = weight.tolist()
 
@@ -129,7 +130,10 @@ class TraceTable:
             np.log2(np.asarray(PROMPT_LENGTHS_TOKENS, dtype=np.float64)),
         )
         stacked = np.concatenate([grid, step[..., None], prefill[..., None]], axis=-1)
-        return RegularGridInterpolator(axes, stacked, method="linear", bounds_error=False, fill_value=None)
+        extrapolate = cast("float", None)  # what SciPy takes None for; its annotation leaves it out
+        return RegularGridInterpolator(
+            axes, stacked, method="linear", bounds_error=False, fill_value=extrapolate
+        )
 
     def spec_index(self, spec_length: int) -> int:
         """Axis index of a draft length."""
