@@ -16,7 +16,7 @@ from scipy.special import ndtri
 from inferencegym.models import PROMPT_TOKENS_MAX, PROMPT_TOKENS_MIN, Phase
 from simulator.workload_config import CLASSES, LengthConfig, WorkloadConfig
 
-__all__ = ["EMA_STEPS", "MIX_WINDOW_STEPS", "EpisodeTraffic", "WorkloadGenerator"]
+__all__ = ["EMA_STEPS", "MIX_WINDOW_STEPS", "EpisodeTraffic", "WorkloadGenerator", "ema"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -115,7 +115,7 @@ class WorkloadGenerator:
             priority=priority,
             iteration_share=rng.random(total),
             first_request=first_request,
-            rate_ema_rps=_ema(service_counts.astype(np.float64)),
+            rate_ema_rps=ema(service_counts.astype(np.float64)),
             prompt_ema_tokens=self._prompt_ema(prompt, first_request),
             mix=self._rolling_mix(priority, first_request),
             phase_index=phase_index,
@@ -221,7 +221,7 @@ def _mean_prompt(config: WorkloadConfig) -> float:
     return (1.0 - share) * short + share * _mean(config.long_prompts)
 
 
-def _ema(values: FloatArray) -> FloatArray:
+def ema(values: FloatArray) -> FloatArray:
     """Exponential moving average that starts at the first value."""
     weight, level = 2.0 / (EMA_STEPS + 1), float(values[0])
     smoothed: list[float] = []
