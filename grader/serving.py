@@ -7,7 +7,7 @@ and their score is. See :mod:`grader.scoring` for the formulas.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -17,30 +17,30 @@ from env.serving_tasks import ServingTask, get_task, load_calibration
 from grader.feedback import feedback_sentence
 from grader.scoring import Anchors, StepFigures, score_steps
 from inferencegym.errors import InvalidValueError
-from inferencegym.models import BATCH_SIZE_MAX, LATENCY_MS_MAX, MEMORY_GB_MAX
+from inferencegym.models import BATCH_SIZE_MAX, LATENCY_MS_MAX, MEMORY_GB_MAX, Real, Whole
 
 __all__ = ["GRADER", "ServingGrader"]
-
-NonNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
 class _LoggedMetrics(BaseModel):
     """The metrics that a grade uses, with the bounds of MetricsSnapshot."""
 
-    model_config = ConfigDict(extra="ignore", strict=False, allow_inf_nan=False)
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
-    tokens_per_sec: float = Field(ge=0.0, le=1e9)
-    ttft_p50_ms: float = Field(ge=0.0, le=LATENCY_MS_MAX)
-    gpu_memory_gb: float = Field(ge=0.0, le=MEMORY_GB_MAX)
-    cost_per_1k: float = Field(ge=0.0, le=1e9)
-    slo_violation_rate: float = Field(ge=0.0, le=1.0)
+    tokens_per_sec: Real = Field(ge=0.0, le=1e9)
+    ttft_p50_ms: Real = Field(ge=0.0, le=LATENCY_MS_MAX)
+    gpu_memory_gb: Real = Field(ge=0.0, le=MEMORY_GB_MAX)
+    cost_per_1k: Real = Field(ge=0.0, le=1e9)
+    slo_violation_rate: Real = Field(ge=0.0, le=1.0)
 
 
 class _LoggedAction(BaseModel):
+    """The knobs that a grade uses, with the bounds and defaults of ServeAction."""
+
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
-    batch_size: int = Field(32, ge=1, le=BATCH_SIZE_MAX)
-    kv_budget: float = Field(1.0, ge=0.1, le=1.0)
+    batch_size: Whole = Field(32, ge=1, le=BATCH_SIZE_MAX)
+    kv_budget: Real = Field(1.0, ge=0.1, le=1.0)
 
 
 class ServingGrader:
@@ -74,14 +74,7 @@ class ServingGrader:
         """
         task = get_task(task_id)
         _check_length("actions", actions, task.info.episode_length)
-        parsed = []
-        for index, action in enumerate(actions):
-            if not isinstance(action, Mapping):
-                raise InvalidValueError(f"actions[{index}]", action, "an object with the action's fields")
-            try:
-                parsed.append(parse_action(action))
-            except InvalidValueError as error:
-                raise InvalidValueError(f"actions[{index}]", action, error.message) from None
+        parsed = [parse_action(action, f"actions[{index}]") for index, action in enumerate(actions)]
         env = make_env(task_id, seed, config)
         env.reset()
         steps: list[StepFigures] = []
@@ -98,8 +91,9 @@ GRADER = ServingGrader()
 def _check_length(field: str, entries: Any, longest: int) -> None:
     if isinstance(entries, str | bytes) or not isinstance(entries, Sequence):
         raise InvalidValueError(field, type(entries).__name__, f"a list of 1 to {longest} entries")
-    if not 1 <= len(entries) <= longest:
-        raise InvalidValueError(field, f"{len(entries)} entries", f"a list of 1 to {longest} entries")
+    count = len(cast("Sequence[Any]", entries))
+    if not 1 <= count <= longest:
+        raise InvalidValueError(field, f"{count} entries", f"a list of 1 to {longest} entries")
 
 
 def _figures(index: int, entry: Any) -> StepFigures:
@@ -107,8 +101,9 @@ def _figures(index: int, entry: Any) -> StepFigures:
     where = f"episode_log[{index}]"
     if not isinstance(entry, Mapping):
         raise InvalidValueError(where, entry, "an object: a /step reply, or {action, reward, metrics}")
-    inner = entry.get("info")
-    source: Mapping[str, Any] = {**(inner if isinstance(inner, Mapping) else {}), **entry}
+    outer = cast("Mapping[str, Any]", entry)
+    inner = outer.get("info")
+    source = {**(cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else {}), **outer}
     if not isinstance(source.get("metrics"), Mapping):
         raise InvalidValueError(f"{where}.metrics", source.get("metrics"), "the metrics object of that step")
     if not isinstance(source.get("action"), Mapping):

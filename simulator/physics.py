@@ -6,7 +6,7 @@ All functions are pure and accept floats or broadcastable NumPy arrays. Units ar
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -69,8 +69,7 @@ def tokens_per_verify_step(acceptance: Num, spec_length: Num) -> Num:
     Source: Leviathan et al., "Fast Inference from Transformers via Speculative Decoding" (2023), eq. 1.
     Equals 1 when ``spec_length`` is 0. ``acceptance`` must be below 1.
     """
-    unaccepted: Num = 1.0 - acceptance ** (spec_length + 1)
-    return unaccepted / (1.0 - acceptance)
+    return cast("Num", (1.0 - acceptance ** (spec_length + 1)) / (1.0 - acceptance))
 
 
 def verify_rows(sequences: Num, spec_length: Num) -> Num:

@@ -204,9 +204,9 @@ class TraceSimulator:
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Running sequences by Little's law, with the step and prefill times there.
 
-        ``running = min(limit, rate * output * TPOT(running))``; all of ``limit`` when a queue is waiting. What
-        is wanted exceeds what runs up to the operating point and falls short of it beyond, so halving an
-        interval finds it, each row by itself.
+        ``running = min(limit, rate * output * TPOT(running))``; all of ``limit`` when a queue is waiting.
+        What is wanted exceeds what runs up to the operating point and falls short of it beyond, so halving
+        an interval finds it, each row by itself.
         """
         # The table was measured at a context of prompt + reference output / 2.
         length = prompt + 0.5 * (self.output_tokens - self.table.metadata.reference_output_tokens)

@@ -62,7 +62,7 @@ class EpisodeTraffic:
 
     def phase(self, second: int) -> Phase:
         """Label of a second: warmup, steady, burst or cooldown."""
-        return _PHASES[self.phase_index[second]]
+        return _PHASES[int(self.phase_index[second])]
 
 
 class WorkloadGenerator:
@@ -217,7 +217,7 @@ def _mean_prompt(config: WorkloadConfig) -> float:
     short = _mean(config.prompts)
     if config.long_prompts is None:
         return short
-    share = float(np.dot(config.class_mix, config.long_share_by_class))
+    share = float(np.dot(np.asarray(config.class_mix), np.asarray(config.long_share_by_class)))
     return (1.0 - share) * short + share * _mean(config.long_prompts)
 
 

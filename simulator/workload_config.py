@@ -36,8 +36,8 @@ _NO_SLO_MS = 1e12
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+class _Strict(BaseModel, frozen=True):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class ArrivalConfig(_Strict):
