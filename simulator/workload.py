@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -208,7 +209,8 @@ def _mean(config: LengthConfig) -> float:
     if config.kind == "uniform":
         return 0.5 * (config.low + config.high)
     levels = (np.arange(4096) + 0.5) / 4096
-    lengths = np.exp(config.mu + config.sigma * ndtri(levels))
+    normal = cast("FloatArray", ndtri(levels))
+    lengths = np.exp(config.mu + config.sigma * normal)
     return float(np.mean(np.clip(lengths, config.low, config.high)))
 
 
@@ -217,7 +219,7 @@ def _mean_prompt(config: WorkloadConfig) -> float:
     short = _mean(config.prompts)
     if config.long_prompts is None:
         return short
-    share = float(np.dot(np.asarray(config.class_mix), np.asarray(config.long_share_by_class)))
+    share = sum(mix * long for mix, long in zip(config.class_mix, config.long_share_by_class, strict=True))
     return (1.0 - share) * short + share * _mean(config.long_prompts)
 
 

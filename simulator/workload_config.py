@@ -37,10 +37,12 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class _Strict(BaseModel, frozen=True):
+    """No unknown fields, no infinities, hashable. Subclasses say ``frozen`` again for type checkers."""
+
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
-class ArrivalConfig(_Strict):
+class ArrivalConfig(_Strict, frozen=True):
     """Poisson arrivals at ``rate_rps``, raised to ``burst_rps`` for ``burst_s`` seconds every ``period_s``.
 
     The first burst starts at a second drawn from ``first_burst_s`` (inclusive), so that a policy cannot
@@ -55,7 +57,7 @@ class ArrivalConfig(_Strict):
     cooldown_s: int = Field(0, ge=0, description="Seconds after a burst that are labelled cooldown.")
 
 
-class LengthConfig(_Strict):
+class LengthConfig(_Strict, frozen=True):
     """A length distribution in tokens: uniform on [low, high], or lognormal(mu, sigma) clamped to it."""
 
     kind: Literal["uniform", "lognormal"] = "uniform"
@@ -71,7 +73,7 @@ class LengthConfig(_Strict):
         return self
 
 
-class WorkloadConfig(_Strict):
+class WorkloadConfig(_Strict, frozen=True):
     """Everything about a task that the traffic and the service level define."""
 
     arrivals: ArrivalConfig
