@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 import httpx
 
+from inferencegym import errors
 from inferencegym.calls import Call, Resend
 from inferencegym.errors import (
     InferenceGymError,
@@ -136,14 +137,9 @@ def _read(call: Call[T], response: httpx.Response) -> T:
 
 
 def _error_classes() -> dict[str, type[InferenceGymError]]:
-    """Every class of the tree by its code."""
-    found: dict[str, type[InferenceGymError]] = {}
-    todo: list[type[InferenceGymError]] = [InferenceGymError]
-    while todo:
-        cls = todo.pop()
-        found[cls.code] = cls
-        todo.extend(cls.__subclasses__())
-    return found
+    """The client's own tree by code; a server in the same process may have subclasses of its own."""
+    classes: list[type[InferenceGymError]] = [getattr(errors, name) for name in errors.__all__]
+    return {cls.code: cls for cls in classes}
 
 
 def _error_detail(data: Any) -> dict[str, Any]:
