@@ -78,8 +78,8 @@ _SERVING_TASKS = {
             "task2",
             "Bursty ShareGPT",
             "medium",
-            "Chat traffic with log-normal prompt lengths and bursts to 80 requests a second every 30 seconds. "
-            "Keep the median time to first token far below 300 ms and reserve no more than 36 GB. "
+            "Chat traffic with log-normal prompt lengths and bursts to 80 requests a second every 30 "
+            "seconds. Keep the median time to first token far below 300 ms and reserve no more than 36 GB. "
             "Scored half on TTFT, half on peak memory.",
             ("kv_budget", "batch_size", "spec_length"),
             RewardWeights(gamma=0.30),
