@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from inferencegym.cli.compare import compare
 from inferencegym.errors import InferenceGymError, InvalidValueError, UnknownNameError
 
 __all__ = ["app", "main"]
@@ -127,6 +128,9 @@ def grade(
     if replay and isinstance(record, LogRecord):
         record = record.as_replay()
     show_grade(grade_record(get_spec(env or record.env or "serving"), record, url), as_json)
+
+
+app.command()(compare)
 
 
 @traces_app.command("info")

@@ -1,0 +1,123 @@
+"""``inferencegym compare``: agents side by side, with intervals."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from inferencegym.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from agents.compare import Comparison
+
+__all__ = ["compare"]
+
+_FILE_WIDTH = 200
+"""Columns of a table that is not shown on a terminal."""
+
+
+def compare(
+    env: Annotated[str, typer.Option("--env", help="Environment: short name or id.")] = "serving",
+    agents: Annotated[
+        str | None,
+        typer.Option(help="Names, separated by commas; default all but those that call a service."),
+    ] = None,
+    tasks: Annotated[str | None, typer.Option(help="Task ids, separated by commas; default all.")] = None,
+    seeds: Annotated[str, typer.Option(help="A range, a list, or a count (20 is 100-119).")] = "100-119",
+    baseline: Annotated[str, typer.Option(help="Agent that differences are taken to.")] = "baseline",
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; default one a CPU.")] = None,
+    json_path: Annotated[Path | None, typer.Option("--json", help="Write everything as JSON.")] = None,
+    csv_path: Annotated[Path | None, typer.Option("--csv", help="Write the episodes as CSV.")] = None,
+    png_path: Annotated[
+        Path | None, typer.Option("--png", help="Draw the scores (needs matplotlib).")
+    ] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no tables.")] = False,
+) -> None:
+    """Let agents play the same episodes and compare their scores."""
+    from agents import compare_report as report
+    from agents.compare import make_plan, parse_seeds, run_plan
+    from agents.episodes import cpu_count
+
+    plan = make_plan(env, _names("--agents", agents), _names("--tasks", tasks), parse_seeds(seeds), baseline)
+    _check_writable({"--json": json_path, "--csv": csv_path, "--png": png_path})
+    if png_path is not None:
+        report.require_matplotlib()
+    for agent, reason in plan.left_out.items():
+        typer.secho(f"{agent} does not play: {reason}", fg="yellow", err=True)
+    with _progress(len(plan.jobs), enabled=not quiet) as on_episode:
+        comparison = run_plan(plan, workers or cpu_count(), on_episode)
+    if json_path is not None:
+        json_path.write_text(report.to_json(comparison), encoding="utf-8")
+    if csv_path is not None:
+        csv_path.write_text(report.to_csv(comparison), encoding="utf-8")
+    if png_path is not None:
+        report.write_png(comparison, png_path)
+    if markdown:
+        typer.echo(report.to_markdown(comparison), nl=False)
+    elif not quiet:
+        _show(comparison)
+
+
+def _show(comparison: Comparison) -> None:
+    """A table for each task."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    from agents import compare_report as report
+
+    console = Console()
+    if not console.is_terminal:
+        console.width = _FILE_WIDTH
+    for task in comparison.tasks:
+        rows = report.rows_of(comparison, task)
+        table = Table(title=f"{comparison.env} {task}", title_justify="left", box=SIMPLE_HEAD)
+        for index, title in enumerate(report.header_of(comparison, rows)):
+            table.add_column(title, justify="right" if index else "left", no_wrap=not index)
+        for row in rows:
+            table.add_row(*report.row_of(comparison, rows, row))
+        console.print(table)
+    seeds = report.seeds_text(comparison.seeds)
+    note = (
+        f"seeds {seeds}; ± is half of the mean's 95 % interval (Student's t); differences are paired by seed"
+    )
+    console.print(note, style="dim")
+
+
+def _names(option: str, text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise InvalidValueError(option, text, "names separated by commas")
+    return names
+
+
+def _check_writable(paths: dict[str, Path | None]) -> None:
+    """Better now than after an hour of playing."""
+    for option, path in paths.items():
+        if path is None:
+            continue
+        place = path if path.exists() else path.absolute().parent
+        if path.is_dir() or not os.access(place, os.W_OK):
+            raise InvalidValueError(option, str(path), "a file that can be written")
+
+
+@contextmanager
+def _progress(total: int, enabled: bool) -> Generator[Callable[[], None]]:
+    """A bar of episodes, on a terminal only."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("episodes"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    shown = enabled and console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=not shown) as bar:
+        task = bar.add_task("episodes", total=total)
+        yield lambda: bar.advance(task)
