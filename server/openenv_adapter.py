@@ -18,12 +18,14 @@ from openenv.core.env_server.types import (
     ServerMode,
     State,
 )
+from pydantic import BaseModel
 from starlette.routing import BaseRoute
 
-from env.protocols import Episode
+from env.protocols import Episode, TaskInfo
 from inferencegym.errors import EpisodeNotStartedError, UnknownNameError
 from server.bound import BoundEnv
 from server.errors import RejectedError
+from server.mcp_tools import EpisodeTools, Seen
 from server.openenv_models import (
     RewardRubric,
     WireModels,
@@ -31,7 +33,7 @@ from server.openenv_models import (
     wire_models,
     wire_observation,
 )
-from server.sessions import EpisodeStart, take_step
+from server.sessions import EpisodeStart, StepResult, log_entry, take_step
 from server.settings import Settings
 
 __all__ = ["SPLIT", "OpenEnvRoutes", "make_environment", "openenv_routes"]
@@ -61,7 +63,10 @@ class RegistryEnvironment(Environment[Action, Observation, State]):
         super().__init__(rubric=self._reward_rubric)
         self._episode: Episode | None = None
         self._start: EpisodeStart | None = None
+        self._seen: Seen | None = None
         self._closed = False
+        self.log: list[dict[str, Any]] = []
+        self.mcp_client = EpisodeTools(self)
 
     def reset(self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> Observation:
         """Start an episode and return its first observation (reward None)."""
@@ -72,6 +77,7 @@ class RegistryEnvironment(Environment[Action, Observation, State]):
         start = self.bound.parse_reset_fields({"seed": seed, "episode_id": episode_id, **kwargs})
         episode, observation = self.bound.begin(start)
         self._episode, self._start = episode, start
+        self._seen, self.log = Seen(observation, None, episode.done), []
         self._reset_rubric()
         info = {
             "task_id": start.task_id,
@@ -89,15 +95,39 @@ class RegistryEnvironment(Environment[Action, Observation, State]):
 
     def step(self, action: Action, timeout_s: float | None = None, **kwargs: Any) -> Observation:
         """Take one step. Raises EpisodeNotStartedError or EpisodeDoneError; nothing is changed then."""
-        self._refuse_if_closed()
-        result = take_step(self._started()[0], action)
-        observation = wire_observation(self.models, result)
-        self._reward_rubric.score(action, observation)
-        return observation
+        return self._advance(action)[1]
 
     async def step_async(self, action: Action, timeout_s: float | None = None, **kwargs: Any) -> Observation:
         """The same on the event loop."""
         return self.step(action, timeout_s, **kwargs)
+
+    def _advance(self, action: BaseModel) -> tuple[StepResult, Observation]:
+        """One step, written down for the grade: what it gave, and the same as OpenEnv sends it."""
+        self._refuse_if_closed()
+        result = take_step(self._started()[0], action)
+        observation = wire_observation(self.models, result)
+        self._reward_rubric.score(action, observation)
+        self._seen = Seen(result.observation, result.reward, result.done)
+        self.log.append(log_entry(action, result))
+        return result, observation
+
+    # MCP tools (server.mcp_tools.PlayedEpisode)
+
+    @property
+    def task(self) -> TaskInfo | None:
+        """The task that is played."""
+        return None if self._episode is None else self._episode.task
+
+    @property
+    def seen(self) -> Seen:
+        """What the last reset or step showed."""
+        self._started()
+        assert self._seen is not None
+        return self._seen
+
+    def take(self, action: BaseModel) -> dict[str, Any]:
+        """One step; returns its info."""
+        return self._advance(action)[0].info
 
     @property
     def state(self) -> State:
@@ -107,7 +137,8 @@ class RegistryEnvironment(Environment[Action, Observation, State]):
 
     def close(self) -> None:
         """Give the episode up; OpenEnv calls this when the connection or its idle time ends."""
-        self._episode = self._start = None
+        self._episode = self._start = self._seen = None
+        self.log = []
         self._closed = True
 
     def get_metadata(self) -> EnvironmentMetadata:

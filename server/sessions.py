@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from env.protocols import Episode
 from inferencegym.errors import SessionNotFoundError
 
-__all__ = ["EpisodeStart", "Session", "SessionManager", "StepResult", "take_step"]
+__all__ = ["EpisodeStart", "Session", "SessionManager", "StepResult", "log_entry", "take_step"]
 
 TOMBSTONES_PER_SESSION = 40
 """Ended sessions remembered per allowed session, so that their clients learn why they are gone."""
@@ -62,6 +62,16 @@ def take_step(episode: Episode, action: BaseModel) -> StepResult:
     if not math.isfinite(reward):
         raise ArithmeticError(f"the environment gave the reward {reward}")
     return StepResult(observation, reward, done, bool(info.get("terminated", False)), info)
+
+
+def log_entry(action: BaseModel, result: StepResult) -> dict[str, Any]:
+    """A step as POST /grader takes it."""
+    return {
+        "action": action.model_dump(mode="json"),
+        "reward": result.reward,
+        "done": result.done,
+        "metrics": result.info["metrics"],
+    }
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.server.test_ws import socket, talk
 
-PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603
+PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS = -32700, -32600, -32601, -32602
 
 
 def call(method: str, params: Any = None, id: Any = 1) -> dict[str, Any]:  # noqa: A002 (JSON-RPC's word)
@@ -74,13 +74,6 @@ def test_a_bad_call_over_the_websocket_leaves_it_open(url: str, body: bytes, cod
             "id": 7,
             "error": {"code": NO_METHOD, "message": "Method not found: fly", "data": None},
         }
-
-
-async def test_there_is_no_tool_that_could_reset_an_episode(client: httpx.AsyncClient, mount: str) -> None:
-    for method, params in (("tools/list", {}), ("tools/call", {"name": "reset", "arguments": {}})):
-        reply = (await client.post(f"{mount}/mcp", json=call(method, params))).json()
-        assert reply["error"]["code"] == INTERNAL
-        assert "does not support MCP" in reply["error"]["message"]
 
 
 async def test_a_session_can_be_made_joined_and_closed(client: httpx.AsyncClient, url: str) -> None:
