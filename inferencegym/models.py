@@ -46,7 +46,7 @@ class QuantTier(IntEnum):
 
 def _whole_number(value: Any) -> Any:
     """Let 32.0 pass as 32 (JSON writers differ); refuse booleans, text and fractions."""
-    if isinstance(value, bool) or isinstance(value, str):
+    if isinstance(value, bool | str):
         raise ValueError("must be a whole number, not a boolean or text")
     if isinstance(value, float) and value.is_integer():
         return int(value)
@@ -54,7 +54,7 @@ def _whole_number(value: Any) -> Any:
 
 
 def _real_number(value: Any) -> Any:
-    if isinstance(value, bool) or isinstance(value, str):
+    if isinstance(value, bool | str):
         raise ValueError("must be a number, not a boolean or text")
     return value
 
@@ -96,18 +96,20 @@ class ServeAction(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     kv_budget: Real = Field(
-        1.0, ge=0.1, le=1.0, description="Fraction of the deployable KV-cache pool that is allocated."
+        default=1.0, ge=0.1, le=1.0, description="Fraction of the deployable KV-cache pool that is allocated."
     )
     spec_length: SpecLength = Field(
-        0, description="Speculative draft tokens per verify step: 0 (off), 1, 2, 4 or 8."
+        default=0, description="Speculative draft tokens per verify step: 0 (off), 1, 2, 4 or 8."
     )
     batch_size: Whole = Field(
-        32, ge=1, le=BATCH_SIZE_MAX, description="Cap on concurrently running sequences."
+        default=32, ge=1, le=BATCH_SIZE_MAX, description="Cap on concurrently running sequences."
     )
     prefill_disagg: bool = Field(
-        False, strict=True, description="Run prefill on a dedicated second GPU (costs two GPUs)."
+        default=False, strict=True, description="Run prefill on a dedicated second GPU (costs two GPUs)."
     )
-    quant_tier: Tier = Field(QuantTier.FP16, description="Weight-only quantisation: FP16, INT8 or INT4.")
+    quant_tier: Tier = Field(
+        default=QuantTier.FP16, description="Weight-only quantisation: FP16, INT8 or INT4."
+    )
 
 
 class PriorityDistribution(BaseModel):
@@ -115,9 +117,9 @@ class PriorityDistribution(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    interactive: float = Field(1.0, ge=0.0, le=1.0)
-    batch: float = Field(0.0, ge=0.0, le=1.0)
-    best_effort: float = Field(0.0, ge=0.0, le=1.0)
+    interactive: float = Field(default=1.0, ge=0.0, le=1.0)
+    batch: float = Field(default=0.0, ge=0.0, le=1.0)
+    best_effort: float = Field(default=0.0, ge=0.0, le=1.0)
 
     @model_validator(mode="after")
     def _sums_to_one(self) -> PriorityDistribution:
@@ -140,7 +142,9 @@ class WorkloadState(BaseModel):
         ge=PROMPT_TOKENS_MIN, le=PROMPT_TOKENS_MAX, description="Mean prompt length of arrivals, tokens."
     )
     prompt_len_bucket: Whole = Field(ge=0, le=7, description="digitize(mean_prompt_len, 64..4096).")
-    queue_depth: Real = Field(0, ge=0, le=QUEUE_CAPACITY, description="Requests waiting at this engine.")
+    queue_depth: Real = Field(
+        default=0, ge=0, le=QUEUE_CAPACITY, description="Requests waiting at this engine."
+    )
     priority_distribution: PriorityDistribution = PriorityDistribution()
     is_burst: bool = False
     phase: Phase = "steady"
@@ -202,10 +206,10 @@ class RewardConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    alpha: Real | None = Field(None, ge=0.0, le=1.0, description="Weight of throughput T.")
-    beta: Real | None = Field(None, ge=0.0, le=1.0, description="Weight of latency L.")
-    gamma: Real | None = Field(None, ge=0.0, le=1.0, description="Weight of SLO violations V.")
-    delta: Real | None = Field(None, ge=0.0, le=1.0, description="Weight of cost C.")
+    alpha: Real | None = Field(default=None, ge=0.0, le=1.0, description="Weight of throughput T.")
+    beta: Real | None = Field(default=None, ge=0.0, le=1.0, description="Weight of latency L.")
+    gamma: Real | None = Field(default=None, ge=0.0, le=1.0, description="Weight of SLO violations V.")
+    delta: Real | None = Field(default=None, ge=0.0, le=1.0, description="Weight of cost C.")
 
 
 class EpisodeState(BaseModel):
