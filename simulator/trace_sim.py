@@ -101,7 +101,7 @@ class TraceSimulator:
             raise InvalidValueError("workload", type(workload).__name__, "one pair, or two sequences")
         if len(action) != len(workload):
             raise InvalidValueError("workload", len(workload), f"{len(action)} entries, one for each action")
-        return self._simulate_many(action, workload)
+        return self._simulate_many(action, workload) if action else []
 
     def _simulate_many(
         self, actions: Sequence[ServeAction], workloads: Sequence[WorkloadState]
