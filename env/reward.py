@@ -68,9 +68,9 @@ class RewardFunction:
         memory_limit_gb: float | None,
     ) -> None:
         self.weights = weights
-        self._max_tokens_per_s = max_tokens_per_s
-        self._ttft_slo_ms = ttft_slo_ms
-        self._memory_limit_gb = 1e9 if memory_limit_gb is None else memory_limit_gb
+        self.max_tokens_per_s = max_tokens_per_s
+        self.ttft_slo_ms = ttft_slo_ms
+        self.memory_limit_gb = 1e9 if memory_limit_gb is None else memory_limit_gb
 
     def __call__(
         self,
@@ -82,13 +82,13 @@ class RewardFunction:
     ) -> RewardTerms:
         """Signed terms of one step; their sum is the reward."""
         weights = self.weights
-        throughput = min(1.0, tokens_per_s / self._max_tokens_per_s)
-        excess_gb = max(0.0, memory_gb - self._memory_limit_gb)
+        throughput = min(1.0, tokens_per_s / self.max_tokens_per_s)
+        excess_gb = max(0.0, memory_gb - self.memory_limit_gb)
         violations = min(1.0, violation_rate + excess_gb / MEMORY_SLOPE_GB)
         cost = cost_per_1k / (COST_SCALE_CENTS_PER_1K * COST_KNEE)
         return RewardTerms(
             weights.alpha * throughput,
-            -weights.beta * knee(ttft_p50_ms / self._ttft_slo_ms, LATENCY_AT_KNEE, LATENCY_TOP),
+            -weights.beta * knee(ttft_p50_ms / self.ttft_slo_ms, LATENCY_AT_KNEE, LATENCY_TOP),
             -weights.gamma * violations,
             -weights.delta * knee(cost, COST_AT_KNEE, COST_TOP),
         )

@@ -82,12 +82,12 @@ class InferenceEnv:
         self.task: TaskInfo = task.info
         self.episode_id = ""
         self.weights = _weights(task.weights, config)
-        self._generator = workload or WorkloadGenerator(task.workload, steps)
-        self._workload = self._generator.config
-        self._masked = task.masked_actions
-        self._keep = {name: name not in self._masked for name in ServeAction.model_fields}
-        self._model = EngineModel(simulator.table, self._workload)
-        self._reward = RewardFunction(
+        self.generator = workload or WorkloadGenerator(task.workload, steps)
+        self._workload = self.generator.config
+        self.masked_actions = task.masked_actions
+        self._keep = {name: name not in self.masked_actions for name in ServeAction.model_fields}
+        self.engine_model = EngineModel(simulator.table, self._workload)
+        self.reward_function = RewardFunction(
             self.weights,
             load_calibration()["tasks"][task_id]["max_tokens_per_s"],
             self._workload.primary_slo_ms,
@@ -105,14 +105,14 @@ class InferenceEnv:
         """Start over with ``seed`` (``None``: the current one) and return the first observation."""
         if seed is not None:
             self._seed = _checked_seed(seed)
-        traffic = self._generator.episode(np.random.default_rng(self._seed))
+        traffic = self.generator.episode(np.random.default_rng(self._seed))
         self._jitter: list[list[float]] = traffic.jitter.tolist()
         self._rate: list[float] = traffic.rate_ema_rps.tolist()
         self._prompt: list[float] = traffic.prompt_ema_tokens.tolist()
         self._mix: list[list[float]] = traffic.mix.tolist()
         self._phase: list[int] = traffic.phase_index.tolist()
         self._traffic = traffic
-        self._engine = ServingEngine(self._model, traffic)
+        self._engine = ServingEngine(self.engine_model, traffic)
         self._step_count = 0
         self._cost_so_far = 0.0
         self._cumulative_reward = 0.0
@@ -140,7 +140,7 @@ class InferenceEnv:
         result = self._measure(engine.serve(knobs))
         self._step_count += 1
         self._cost_so_far += result.cost_per_1k
-        terms = self._reward(
+        terms = self.reward_function(
             result.tokens_per_s,
             result.ttft_p50_ms,
             result.violation_rate,
@@ -154,7 +154,7 @@ class InferenceEnv:
             "action": knobs._asdict(),
             "metrics": _metrics(result),
             "workload": self._workload_state(result),
-            "masked_actions": list(self._masked),
+            "masked_actions": list(self.masked_actions),
             "reward_terms": terms._asdict(),
             "requests": {
                 "arrived": result.arrived,
@@ -209,7 +209,7 @@ class InferenceEnv:
 
     def reserved_memory_gb(self, action: ServeAction) -> float:
         """GiB that an action reserves under this task; above the pack's limit (40) it is out of memory."""
-        return self._model.memory_gb(self._knobs(action))
+        return self.engine_model.memory_gb(self._knobs(action))
 
     # --- parts ---------------------------------------------------------------------------------------------
 

@@ -144,7 +144,7 @@ class ReplayWorkload(WorkloadGenerator):
                 phases.append(WARMUP if second < WARMUP_STEPS else STEADY)
         return np.asarray(phases)
 
-    def _mean_prompt(self) -> float:
+    def mean_prompt_tokens(self) -> float:
         return self._prompt_mean
 
     def _mean_output(self) -> float:

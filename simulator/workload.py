@@ -77,6 +77,9 @@ class WorkloadGenerator:
     def __init__(self, config: WorkloadConfig, steps: int = 200) -> None:
         self.config = config
         self.steps = steps
+        self._class_edges: FloatArray = np.cumsum(config.class_mix)[:-1]
+        self._long_share: FloatArray = np.asarray(config.long_share_by_class)
+        self._rates_by_start: dict[int, tuple[FloatArray, IntArray]] = {}
 
     def episode(self, rng: np.random.Generator) -> EpisodeTraffic:
         """All traffic of one episode, from one generator (the order of draws is part of the contract)."""
@@ -125,13 +128,22 @@ class WorkloadGenerator:
         )
 
     def _rates(self, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
-        """Arrival rate and phase of every second."""
+        """Arrival rate and phase of every second, by where the first burst starts."""
+        low, high = self.config.arrivals.first_burst_s
+        start = int(rng.integers(low, high + 1))
+        if start not in self._rates_by_start:
+            rate, phase = self._rates_from(start)
+            # Episodes share them.
+            rate.setflags(write=False)
+            phase.setflags(write=False)
+            self._rates_by_start[start] = rate, phase
+        return self._rates_by_start[start]
+
+    def _rates_from(self, start: int) -> tuple[FloatArray, IntArray]:
         arrivals = self.config.arrivals
         second = np.arange(self.steps + 1)
         phase = np.where(second < WARMUP_STEPS, WARMUP, STEADY)
         rate = np.full(self.steps + 1, arrivals.rate_rps)
-        low, high = arrivals.first_burst_s
-        start = int(rng.integers(low, high + 1))
         if arrivals.burst_s > 0:
             since = (second - start) % arrivals.period_s
             begun = second >= start
@@ -150,8 +162,7 @@ class WorkloadGenerator:
         return np.diff(dealt).astype(np.int64)
 
     def _classes(self, total: int, rng: np.random.Generator) -> IntArray:
-        edges = np.cumsum(self.config.class_mix)[:-1]
-        return np.searchsorted(edges, rng.random(total), side="right").astype(np.int64)
+        return np.searchsorted(self._class_edges, rng.random(total), side="right").astype(np.int64)
 
     def _prompts(self, priority: IntArray, rng: np.random.Generator) -> FloatArray:
         total = len(priority)
@@ -159,10 +170,10 @@ class WorkloadGenerator:
         if self.config.long_prompts is None:
             return prompt
         long = _draw(self.config.long_prompts, total, rng)
-        share = np.asarray(self.config.long_share_by_class)[priority]
-        return np.where(rng.random(total) < share, long, prompt)
+        return np.where(rng.random(total) < self._long_share[priority], long, prompt)
 
-    def _mean_prompt(self) -> float:
+    def mean_prompt_tokens(self) -> float:
+        """Expected prompt length, which the observed average starts from."""
         return _mean_prompt(self.config)
 
     def _mean_output(self) -> float:
@@ -175,7 +186,7 @@ class WorkloadGenerator:
         totals = sums[first_request[1:]] - sums[first_request[:-1]]
         means = totals / np.maximum(counts, 1)
         values: list[float] = []
-        weight, level = 2.0 / (EMA_STEPS + 1), self._mean_prompt()
+        weight, level = 2.0 / (EMA_STEPS + 1), self.mean_prompt_tokens()
         for count, mean in zip(counts.tolist(), means.tolist(), strict=True):
             if count:
                 level += weight * (mean - level)
@@ -185,6 +196,8 @@ class WorkloadGenerator:
     def _rolling_mix(self, priority: IntArray, first_request: IntArray) -> FloatArray:
         """Class shares over the last ``MIX_WINDOW_STEPS`` seconds, shape (seconds, 3), rows sum to 1."""
         seconds = len(first_request) - 1
+        if 1.0 in self.config.class_mix:
+            return np.tile(np.asarray(self.config.class_mix), (seconds, 1))
         start = first_request[np.maximum(np.arange(1, seconds + 1) - MIX_WINDOW_STEPS, 0)]
         shares = np.empty((seconds, len(CLASSES)))
         total = np.maximum(first_request[1:] - start, 1)
