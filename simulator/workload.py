@@ -128,18 +128,15 @@ class WorkloadGenerator:
         )
 
     def _rates(self, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
-        """Arrival rate and phase of every second, by where the first burst starts."""
+        """Arrival rate and phase of every second; episodes share the arrays."""
         low, high = self.config.arrivals.first_burst_s
         start = int(rng.integers(low, high + 1))
         if start not in self._rates_by_start:
-            rate, phase = self._rates_from(start)
-            # Episodes share them.
-            rate.setflags(write=False)
-            phase.setflags(write=False)
-            self._rates_by_start[start] = rate, phase
+            self._rates_by_start[start] = self.rates_from(start)
         return self._rates_by_start[start]
 
-    def _rates_from(self, start: int) -> tuple[FloatArray, IntArray]:
+    def rates_from(self, start: int) -> tuple[FloatArray, IntArray]:
+        """Arrival rate and phase of every second, when the first burst begins at second ``start``."""
         arrivals = self.config.arrivals
         second = np.arange(self.steps + 1)
         phase = np.where(second < WARMUP_STEPS, WARMUP, STEADY)
