@@ -85,10 +85,12 @@ def _warm_up(bounds: Sequence[BoundEnv]) -> None:
 
 def _add_middleware(app: FastAPI, services: Any) -> None:
     """Middleware of the whole server; the last one added is the outermost."""
+    from server.fast_lane import FastLane
     from server.middleware import BodyLimit, Cors, Observe, RateLimit
     from server.socket_guard import SocketGuard
 
     settings: Settings = services.settings
+    app.add_middleware(FastLane, handlers=services.fast_lane)
     app.add_middleware(SocketGuard, idle_timeout_s=settings.session_idle_timeout_s)
     app.add_middleware(BodyLimit, settings=settings)
     if settings.rate_limit != "off":

@@ -2,7 +2,7 @@
 
 Prints one JSON document (and nothing else) to standard output:
 
-- steps/s in this process, random actions, hardest task;
+- steps/s and milliseconds of a reset in this process (:mod:`server.bench_process`);
 - steps/s over HTTP and over the WebSocket with 1 and 8 clients, and the same as shares of a FastAPI echo
   (``async def``, JSON body in, the same dict out) that is served alike and measured right before;
 - seconds from starting the process to the first answer of /health;
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -30,6 +29,8 @@ from pathlib import Path
 from typing import Any
 
 from inferencegym.registry import all_specs
+from server import bench_process
+from server.bench_process import random_actions
 from server.bound import BoundEnv
 
 __all__ = ["main", "measure"]
@@ -42,46 +43,14 @@ ACTIONS = 64
 START_TIMEOUT_S = 60.0
 
 
-def random_action(schema: dict[str, Any], rng: random.Random) -> dict[str, Any]:
-    """An action drawn from its JSON schema: any field that has choices or bounds."""
-    return {name: _draw(field, rng) for name, field in schema["properties"].items()}
-
-
-def _draw(field: dict[str, Any], rng: random.Random) -> Any:
-    field = next(iter(field.get("anyOf", [field])))
-    if "enum" in field:
-        return rng.choice(field["enum"])
-    if field["type"] == "boolean":
-        return rng.random() < 0.5
-    if field["type"] == "integer":
-        return rng.randint(field["minimum"], field["maximum"])
-    return rng.uniform(field["minimum"], field["maximum"])
-
-
 def make_plan(bound: BoundEnv) -> dict[str, Any]:
     """What the load generator plays: the hardest task under random actions."""
     task = list(bound.tasks.values())[-1]
-    rng = random.Random(0)
-    schema = bound.action_model.model_json_schema()
     return {
         "task_id": task.id,
         "episode_length": task.episode_length,
-        "actions": [random_action(schema, rng) for _ in range(ACTIONS)],
+        "actions": random_actions(bound.action_model.model_json_schema(), ACTIONS),
     }
-
-
-def in_process(bound: BoundEnv, plan: dict[str, Any], seconds: float) -> float:
-    """Steps a second without any server."""
-    actions = [bound.parse_action(action) for action in plan["actions"]]
-    episode, _ = bound.begin(bound.start(plan["task_id"], None, None, None))
-    steps, until = 0, time.perf_counter() + seconds
-    started = time.perf_counter()
-    while time.perf_counter() < until:
-        episode.reset()
-        for step in range(plan["episode_length"]):
-            episode.step(actions[step % ACTIONS])
-        steps += plan["episode_length"]
-    return steps / (time.perf_counter() - started)
 
 
 @contextmanager
@@ -157,7 +126,7 @@ def measure(seconds: float = SECONDS, rounds: int = ROUNDS, sessions: int = 50) 
     plan = make_plan(bound)
     report: dict[str, Any] = {
         "machine": f"{os.cpu_count()} CPUs, Python {sys.version.split()[0]}",
-        "in_process_steps_per_s": round(in_process(bound, plan, seconds)),
+        "in_process": bench_process.measure(bound.spec),
     }
     with (
         tempfile.TemporaryDirectory() as folder,

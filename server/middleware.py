@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inferencegym.errors import InferenceGymError
 from server.errors import BodyTooLargeError, RateLimitError, error_response, unexpected
+from server.fast_lane import ROUTE_KEY
 from server.metrics import Metrics
 from server.settings import Settings
 
@@ -73,6 +74,8 @@ class Observe:
 
 
 def _route(scope: Scope) -> str:
+    if ROUTE_KEY in scope:
+        return scope[ROUTE_KEY]
     route = scope.get("route")
     if route is None:
         return "unmatched"

@@ -138,7 +138,7 @@ class RestEndpoints:
 
 
 def add_rest_routes(app: FastAPI, bound: BoundEnv, services: Services) -> None:
-    """Put the endpoints on ``app``, each documented by its models."""
+    """Put the endpoints on ``app``, each documented by its models, and on the fast lane."""
     rest = RestEndpoints(bound, services)
     routes: list[BaseRoute] = []
 
@@ -146,9 +146,11 @@ def add_rest_routes(app: FastAPI, bound: BoundEnv, services: Services) -> None:
         method: str, handler: Handler, model: Any, errors: tuple[int, ...] = (), **parameters: Any
     ) -> None:
         endpoint = documented(handler, **parameters)
+        path = f"/{endpoint.__name__}"
+        services.fast_lane[method, f"{bound.spec.mount}{path}"] = handler
         routes.append(
             RawRoute(
-                f"/{endpoint.__name__}",
+                path,
                 endpoint,
                 methods=[method],
                 response_model=model,

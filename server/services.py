@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from server.grading import GradingDesk
 from server.metrics import Metrics
+from server.raw import Handler
 from server.sessions import SessionManager
 from server.settings import Settings
 
@@ -21,6 +22,7 @@ class Services:
         self.started_s = time.monotonic()
         self.sessions = SessionManager(settings.max_sessions, settings.session_idle_timeout_s)
         self.desk = GradingDesk(self.sessions, settings.grader_threads)
+        self.fast_lane: dict[tuple[str, str], Handler] = {}
         self.socket_counts: list[Callable[[], int]] = []
         self.metrics = Metrics(self.sessions, self.socket_sessions)
 
