@@ -87,7 +87,7 @@ def _show(comparison: Comparison) -> None:
     note = (
         f"seeds {seeds}; ± is half of the mean's 95 % interval (Student's t); differences are paired by seed"
     )
-    console.print(note, style="dim")
+    console.print(note, style="dim", highlight=False)
 
 
 def _names(option: str, text: str | None) -> list[str] | None:
