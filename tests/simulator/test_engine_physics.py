@@ -96,7 +96,7 @@ def test_throughput_rises_strictly_with_the_batch_until_memory_binds():
     assert tokens[-1] > 70.0 * tokens[0]
     bound = [saturated_tokens_per_s(Knobs(kv_budget=0.5, batch_size=size)) for size in (160, 200, 240)]
     assert max(bound) < 1.06 * min(bound)
-    assert max(bound) < 0.8 * tokens[-1]
+    assert max(bound) < 0.9 * tokens[-1]
 
 
 def test_speculation_helps_small_batches_and_hurts_large_ones():
@@ -148,7 +148,7 @@ def test_quantised_weights_leave_a_larger_pool():
 
 
 def test_interactive_requests_do_not_wait_for_a_backlog_of_others():
-    """A best-effort flood fills queue and batch; interactive arrivals wait for one slot, not for the flood."""
+    """A flood of best effort fills the queue; interactive arrivals wait for one slot, not for the flood."""
     flood = [0.001 * k for k in range(400)]
     trickle = [2.0 + 0.5 * k for k in range(60)]
     arrivals = flood + trickle
