@@ -140,6 +140,18 @@ def test_a_prefill_in_flight_ends_where_it_began(starts_disaggregated: bool):
     assert result.ttft_p50_ms / 1000.0 == pytest.approx(end_s - 0.8 + transfer_s + iteration_s, rel=1e-9)
 
 
+def test_decode_is_free_of_a_prefill_as_soon_as_there_is_a_second_gpu():
+    """Switching on disaggregation while a colocated prefill is in flight."""
+    traffic = by_hand([0.0, 0.95], [64, 8192], [4000, 100], steps=2)
+    tokens = []
+    for disagg in (False, True):
+        engine = engine_of(traffic)
+        engine.serve(Knobs())
+        assert engine._ints[kernel.PREFILLING] == 1
+        tokens.append(engine.serve(Knobs(prefill_disagg=disagg)).tokens_per_s)
+    assert tokens[1] > 1.5 * tokens[0]
+
+
 def test_disaggregation_adds_the_kv_transfer_to_the_first_token():
     alone, apart = (
         served(by_hand([0.0], 4096, 10, steps=1), Knobs(prefill_disagg=disagg))[0] for disagg in (False, True)
@@ -284,6 +296,16 @@ def test_each_class_is_held_to_its_own_objective():
     assert violations == [50] * 2 + [100] * 7
 
 
+def test_a_request_served_late_is_late_by_its_own_objective():
+    """Five prefills of 0.13 s: only the first interactive request keeps 200 ms, all others keep 2 s."""
+    config = workload(ttft_slo_ms=(200.0, 2000.0, None), class_mix=(0.4, 0.3, 0.3))
+    for kind, late in ((INTERACTIVE, 4), (BATCH, 0), (BEST_EFFORT, 0)):
+        engine = engine_of(by_hand([0.0] * 5, 2048, 50, priority=[kind] * 5, steps=0), config)
+        result = engine.serve(Knobs())
+        assert engine._out[kernel.OUT_FIRST_TOKENS] == 5
+        assert result.violations == late
+
+
 def test_a_change_of_tier_stalls_the_engine_while_the_weights_load():
     traffic = by_hand([0.0] * 8, 64, 5000, steps=4)
     steady = served(traffic, Knobs(quant_tier=1))
@@ -299,6 +321,15 @@ def test_a_change_of_tier_stalls_the_engine_while_the_weights_load():
     pace = 8.0 / (step_ms(8, context._floats[kernel.KV_TOKENS] / 8) / 1000.0)
     assert changed.tokens_per_s == pytest.approx((1.0 - stall_s) * pace, rel=1e-9)
     assert steady[2].tokens_per_s > 2.0 * changed.tokens_per_s
+
+
+def test_a_change_of_tier_holds_up_a_prefill_in_flight():
+    traffic = by_hand([0.9], 4096, 10, steps=2)
+    engine = engine_of(traffic)
+    engine.serve(Knobs(quant_tier=2))
+    result = engine.serve(Knobs(quant_tier=0))
+    stall_s = PACK.weights_bytes[0] / 25e9
+    assert result.ttft_p50_ms == pytest.approx(1000.0 * (prefill_s(4096, 2) + stall_s))
 
 
 def test_a_stall_longer_than_its_second_goes_on_in_the_next():

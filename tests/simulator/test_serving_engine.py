@@ -56,6 +56,14 @@ def test_percentiles_are_numpy_s(samples: list[float], share: float):
     assert _percentile(ordered, share) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
+def test_ttft_percentiles_are_over_the_requests_served():
+    """Prefills one after the other, on a GPU of their own: TTFT k times the prefill, plus the transfer."""
+    result = engine_of(by_hand([0.0] * 9, 1024, 10, steps=0)).serve(Knobs(prefill_disagg=True))
+    waits_s = np.arange(1, 10) * prefill_s(1024) + 1024 * PACK.kv_bytes_per_token / 25e9
+    assert result.ttft_p50_ms == pytest.approx(1000.0 * np.percentile(waits_s, 50))
+    assert result.ttft_p99_ms == pytest.approx(1000.0 * np.percentile(waits_s, 99))
+
+
 def test_ttft_of_a_second_that_served_nobody_is_the_wait_so_far():
     """Seven requests wait for the one slot; those that arrived earliest have waited longest."""
     arrivals = [0.0, *(0.1 * k for k in range(1, 8))]
