@@ -108,8 +108,8 @@ class RateLimit:
     """
 
     EXEMPT = ("/health", "/metrics")
-    BLOCK = 10
-    BLOCKS_FROM = 1000
+    BLOCKS = (100, 10, 1)
+    BLOCKS_PER_WINDOW = 100
     MAX_CLIENTS = 4096
     """Clients whose open blocks are remembered; beyond, the remembered blocks are given up."""
 
@@ -117,8 +117,12 @@ class RateLimit:
         self._app = app
         self._rate = rate
         self._item = limits.parse(rate)
-        in_blocks = self._item.amount >= self.BLOCKS_FROM and self._item.amount % self.BLOCK == 0
-        self._block = self.BLOCK if in_blocks else 1
+        amount = self._item.amount
+        self._block = next(
+            size
+            for size in self.BLOCKS
+            if size == 1 or (amount >= size * self.BLOCKS_PER_WINDOW and amount % size == 0)
+        )
         self._granted: dict[str, int] = {}
         self._limiter = FixedWindowRateLimiter(MemoryStorage())
 
