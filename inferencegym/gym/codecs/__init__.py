@@ -1,0 +1,1 @@
+"""Codecs of the environments, found by name: see :mod:`inferencegym.gym.codec`."""

@@ -1,0 +1,108 @@
+"""Environments of the registry as gymnasium environments, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from env.protocols import Episode, TaskInfo
+from inferencegym.errors import UnknownNameError
+from inferencegym.gym.base import CodecEnv
+from inferencegym.gym.codec import GymCodec
+from inferencegym.gym.registration import codec_of
+from inferencegym.registry import EnvSpec, get_spec
+
+__all__ = ["GymEnv", "ServingGymEnv", "task_of"]
+
+
+def task_of(spec: EnvSpec, task_id: str | None) -> TaskInfo:
+    """A task of an environment; its first one for None. Raises UnknownNameError with near matches."""
+    tasks: Mapping[str, TaskInfo] = spec.part("tasks")
+    if task_id is None:
+        return next(iter(tasks.values()))
+    if task_id not in tasks:
+        raise UnknownNameError("task_id", task_id, tasks)
+    return tasks[task_id]
+
+
+class GymEnv(CodecEnv):
+    """Any environment of the registry.
+
+    Args:
+        env_id: id or short name, for example "InferenceGym/Serving-v0" or "serving".
+        task_id: default the environment's first task.
+        action_mode: "flat" (Box [-1, 1]), "dict" (one space a knob) or "multidiscrete" (each knob on a grid).
+        render_mode: None, "ansi" or "rgb_array".
+        config: the environment's own settings, for example reward weights.
+        codec: default the environment's own.
+    """
+
+    def __init__(
+        self,
+        env_id: str,
+        task_id: str | None = None,
+        action_mode: str = "flat",
+        render_mode: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        codec: GymCodec | None = None,
+    ) -> None:
+        spec = get_spec(env_id)
+        super().__init__(codec or codec_of(spec), task_of(spec, task_id), action_mode, render_mode)
+        self.episode: Episode = spec.part("make_env")(self.task.id, config=config)
+        """The environment behind it: snapshot, restore and state."""
+
+    def _begin(self, seed: int) -> BaseModel:
+        return self.episode.reset(seed)
+
+    def _play(self, action: BaseModel) -> tuple[BaseModel, float, bool, bool, dict[str, Any]]:
+        observation, reward, done, info = self.episode.step(action)
+        return observation, reward, False, done, info
+
+
+class ServingGymEnv(GymEnv):
+    """InferenceGym/Serving-v0.
+
+    **Description.** Tune one LLM engine's five knobs every simulated second while traffic changes; see
+    :class:`env.serving.InferenceEnv`.
+
+    **Action space.** By ``action_mode``:
+
+    ===============  ==================  ====================  ==========================================
+    knob             "flat" (5 entries)  "dict"                "multidiscrete"
+    ===============  ==================  ====================  ==========================================
+    kv_budget        [-1, 1], linear     Box(0.1, 1.0, (1,))   10 levels, 0.1 to 1.0
+    spec_length      [-1, 1], 5 parts    Discrete(5)           0, 1, 2, 4, 8
+    batch_size       [-1, 1], log scale  Discrete(512, 1)      16 levels, 1 to 512, nearly log
+    prefill_disagg   [-1, 1], 2 parts    Discrete(2)           off, on
+    quant_tier       [-1, 1], 3 parts    Discrete(3)           FP16, INT8, INT4
+    ===============  ==================  ====================  ==========================================
+
+    Knobs that the task locks may be set to anything and stay at their defaults; ``info["action_mask"]`` has 0
+    for them.
+
+    **Observation space.** 16 float32 entries in [0, 1] or [-1, 1]; the table is in
+    :mod:`inferencegym.gym.codecs.serving`.
+
+    **Rewards.** In [-1, 1], see :mod:`env.reward`.
+
+    **Starting state.** One second of traffic served with the default action. ``reset(seed=n)`` is the episode
+    of seed n, on every door of this project.
+
+    **Episode end.** Truncated after 200 steps; never terminated.
+
+    **Arguments.** ``task_id`` ("task1", "task2" or "task3"), ``action_mode``, ``render_mode``, ``config``
+    (reward weights: alpha, beta, gamma, delta).
+
+    **Version history.** v0: first release.
+    """
+
+    def __init__(
+        self,
+        task_id: str = "task1",
+        action_mode: str = "flat",
+        render_mode: str | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__("serving", task_id, action_mode, render_mode, config)

@@ -1,0 +1,85 @@
+"""The same gymnasium environment over a server somewhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+import httpx
+from pydantic import BaseModel
+
+from env.protocols import TaskInfo
+from inferencegym.client import InferenceGymClient, Session
+from inferencegym.connection import ClientOptions
+from inferencegym.errors import EpisodeNotStartedError, UnknownNameError
+from inferencegym.gym.base import CodecEnv
+from inferencegym.gym.codec import GymCodec
+from inferencegym.gym.registration import codec_of
+from inferencegym.registry import get_spec
+
+__all__ = ["HTTPGymEnv"]
+
+
+class HTTPGymEnv(CodecEnv):
+    """An environment on an InferenceGym server. Spaces, seeds and numbers are those of the local one.
+
+    Every reset starts a new session; the server evicts the old ones by itself.
+
+    Args:
+        base_url: default ``INFERENCEGYM_URL``, else http://127.0.0.1:7860.
+        task_id: default the server's first task.
+        env_id: id or short name.
+        action_mode: "flat", "dict" or "multidiscrete".
+        render_mode: None, "ansi" or "rgb_array".
+        config: the environment's own settings, for example reward weights.
+        codec: default the environment's own.
+        transport: an httpx transport, for tests and special networks.
+        options: of the client, for example ``wake_timeout_s``.
+
+    Raises:
+        ServerUnavailableError: no server answered in time.
+        UnknownNameError: the server has no such task.
+    """
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        task_id: str | None = None,
+        env_id: str = "serving",
+        action_mode: str = "flat",
+        render_mode: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        codec: GymCodec | None = None,
+        transport: httpx.BaseTransport | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        spec = get_spec(env_id)
+        self.client: InferenceGymClient[Any] = InferenceGymClient(
+            base_url, spec.name, transport=transport, **options
+        )
+        self.session: Session[Any] | None = None
+        self._config = None if config is None else dict(config)
+        super().__init__(codec or codec_of(spec), self._task(task_id), action_mode, render_mode)
+
+    def _task(self, task_id: str | None) -> TaskInfo:
+        tasks = {task.id: task for task in self.client.tasks()}
+        if task_id is not None and task_id not in tasks:
+            raise UnknownNameError("task_id", task_id, tasks)
+        task = next(iter(tasks.values())) if task_id is None else tasks[task_id]
+        return TaskInfo(
+            task.id, task.name, task.difficulty, task.description, task.active_actions, task.episode_length
+        )
+
+    def _begin(self, seed: int) -> BaseModel:
+        self.session = self.client.reset(self.task.id, seed, config=self._config)
+        return self.session.observation
+
+    def _play(self, action: BaseModel) -> tuple[BaseModel, float, bool, bool, dict[str, Any]]:
+        if self.session is None:
+            raise EpisodeNotStartedError("This episode has not been reset.", "Call reset() first.")
+        result = self.session.step(action)
+        return result.observation, result.reward, result.terminated, result.truncated, dict(result.info)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.client.close()
