@@ -122,6 +122,19 @@ def test_decode_waits_for_a_colocated_prefill_and_not_for_one_on_its_own_gpu():
     assert tokens[0] < 0.55 * tokens[1]
 
 
+def test_a_colocated_prefill_shares_the_gpu_chunk_by_chunk():
+    """4,096 tokens are two chunks of 2,048, each with a decode step: what is decoding gains two tokens."""
+    engine = engine_of(by_hand([0.0, 1.1], [64, 4096], [4000, 100], steps=2))
+    engine.serve(Knobs())
+    clock, context = engine._floats[kernel.CLOCK], engine._floats[kernel.KV_TOKENS]
+    step_s = step_ms(1, context) / 1000.0
+    result = engine.serve(Knobs())
+    assert PACK.prefill_chunk_tokens == 2048
+    wall_s = prefill_s(4096) + 2 * step_s
+    assert result.ttft_p50_ms / 1000.0 == pytest.approx(wall_s + 0.5 * step_s)
+    assert engine._joined[1] - clock == pytest.approx(0.1 / step_s + 2.0)
+
+
 @pytest.mark.parametrize("starts_disaggregated", [False, True])
 def test_a_prefill_in_flight_ends_where_it_began(starts_disaggregated: bool):
     """Switching disaggregation half way neither loses the prefill nor starts it again."""
