@@ -302,12 +302,13 @@ def test_observation_and_info_tell_the_same(task_id: str):
 def test_latencies_jitter_by_five_percent_and_nothing_else_does(task_id: str):
     """What is reported is what a bare engine yields, times three draws of that second."""
     env = started(task_id)
-    engine = ServingEngine(env._model, env._traffic)
+    traffic = env.generator.episode(np.random.default_rng(0))
+    engine = ServingEngine(env.engine_model, traffic)
     engine.serve(Knobs())
-    jitter = env._traffic.jitter
+    jitter = traffic.jitter
     for second, action in enumerate(random_actions(2), start=1):
-        metrics = env.step(action)[3]["metrics"]
-        bare = engine.serve(env._knobs(action))
+        info = env.step(action)[3]
+        metrics, bare = info["metrics"], engine.serve(Knobs(**info["action"]))
         p50, p99, tpot = jitter[second]
         assert metrics["ttft_p50_ms"] == bare.ttft_p50_ms * p50
         assert metrics["ttft_p99_ms"] == max(bare.ttft_p99_ms * p99, metrics["ttft_p50_ms"])
@@ -321,7 +322,7 @@ def test_latencies_jitter_by_five_percent_and_nothing_else_does(task_id: str):
 def test_tpot_stays_in_range_when_the_last_token_meets_a_reload():
     """Sequence time over tokens: one ten-thousandth of a token in a second of 0.64 s stall is 6,400 s."""
     env = started("task3")
-    result = env._engine.serve(env._knobs(ServeAction()))
+    result = env._engine.serve(Knobs())
     assert env._measure(result._replace(tpot_ms=6.4e6)).tpot_ms == 1_000_000.0
 
 
