@@ -62,6 +62,7 @@ format: $(DEV_STAMP) ## Format the code and fix what ruff can fix
 
 bench: $(DEV_STAMP) ## Measure steps per second, start-up time and memory
 	$(PY) -m server.bench
+	$(PY) -m inferencegym.gym.benchmark
 
 traces: $(TRACES_STAMP) ## Rebuild the measured trace pack
 	$(PY) -m simulator.data.build_traces

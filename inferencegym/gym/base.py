@@ -69,7 +69,10 @@ class CodecEnv(gymnasium.Env[FloatVector, Any]):
         values = self.codec.read(self._begin(self.episode_seed))
         self._seen = values
         self._frames.clear()
-        return self.codec.encode(values, values), {"seed": self.episode_seed, "action_mask": self._mask.copy()}
+        return self.codec.encode(values, values), {
+            "seed": self.episode_seed,
+            "action_mask": self._mask.copy(),
+        }
 
     def step(self, action: Any) -> tuple[FloatVector, float, bool, bool, dict[str, Any]]:
         """Play one step; ``info`` is the episode's own, with ``action_mask`` (1 for each free knob) added."""

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ValidationError
 
 from inferencegym.errors import InvalidValueError, UnknownNameError
 from inferencegym.gym.knobs import Knob
+from inferencegym.models import construct
 
 __all__ = ["ACTION_MODES", "ActionMode", "Feature", "GymCodec", "Panel", "encode_row"]
 
@@ -72,17 +73,20 @@ def encode_row(
     """Fill ``out`` from the numbers of one observation and those of the one before (see :class:`Feature`).
 
     Plain arithmetic over sequences: the vector environment runs a compiled copy of this source.
+    ``scale`` to ``norm`` are the columns of :func:`feature_columns`.
     """
-    for index in range(len(source)):
-        value = values[source[index]]
-        if scale[index] == TREND:
-            total = value + previous[source[index]]
-            out[index] = (value - previous[source[index]]) / total if total > 0.0 else 0.0
+    columns = zip(scale, source, low, factor, norm)  # noqa: B905 - compiled code knows no strict
+    for index, (kind, column, start, slope, span) in enumerate(columns):
+        value = values[column]
+        if kind == LINEAR:
+            entry = (value - start) * slope if value > start else 0.0
+        elif kind == LOG:
+            entry = log(1.0 + (value - start) * slope) * span if value > start else 0.0
         else:
-            value = max((value - low[index]) * factor[index], 0.0)
-            if scale[index] == LOG:
-                value = log(1.0 + value) * norm[index]
-            out[index] = min(value, 1.0)
+            before = previous[column]
+            total = value + before
+            entry = (value - before) / total if total > 0.0 else 0.0
+        out[index] = min(entry, 1.0)
 
 
 class GymCodec:
@@ -113,6 +117,7 @@ class GymCodec:
             read if len(self.sources) > 1 else lambda model: (read(model),)
         )
         self.columns = feature_columns(self.features, self.sources)
+        self._complete = [knob.name for knob in self.knobs] == list(action_model.model_fields)
         self._row = [0.0] * len(self.features)
         self._spaces = {mode: _action_space(mode, self.knobs) for mode in ACTION_MODES}
 
@@ -156,6 +161,8 @@ class GymCodec:
             values = _DECODERS[mode](self.knobs, action)
         except (TypeError, IndexError, KeyError, OverflowError) as error:
             raise InvalidValueError("action", action, f"an element of {self._spaces[mode]}") from error
+        if self._complete and mode != "dict":
+            return construct(self.action_model, values)  # knobs keep within the model's bounds
         try:
             return self.action_model(**values)
         except ValidationError as error:
@@ -217,7 +224,7 @@ def _action_space(mode: ActionMode, knobs: Sequence[Knob]) -> spaces.Space[Any]:
 
 
 def _from_flat(knobs: Sequence[Knob], action: Any) -> dict[str, Any]:
-    entries = np.asarray(action).tolist()
+    entries = action.tolist() if isinstance(action, np.ndarray) else np.asarray(action).tolist()
     return {knob.name: knob.from_flat(entry) for knob, entry in zip(knobs, entries, strict=True)}
 
 
@@ -228,7 +235,7 @@ def _from_dict(knobs: Sequence[Knob], action: Any) -> dict[str, Any]:
 
 
 def _from_levels(knobs: Sequence[Knob], action: Any) -> dict[str, Any]:
-    entries = np.asarray(action).tolist()
+    entries = action.tolist() if isinstance(action, np.ndarray) else np.asarray(action).tolist()
     return {knob.name: knob.from_level(entry) for knob, entry in zip(knobs, entries, strict=True)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from math import isfinite, log
+from math import inf, log
 from typing import Any, Literal
 
 import numpy as np
@@ -66,23 +66,21 @@ class Knob:
 
     def from_level(self, level: Any) -> Any:
         """The value of a level of the grid."""
-        index = np.asarray(level).item()
-        if isinstance(index, float) and index.is_integer():
-            index = int(index)
-        if not isinstance(index, int) or not 0 <= index < len(self.levels):
+        index = level if type(level) is int else np.asarray(level).item()
+        if index not in range(len(self.levels)):  # 2.0 is in a range, 2.5 and nan are not
             raise InvalidValueError(f"action.{self.name}", level, f"a level from 0 to {len(self.levels) - 1}")
-        return self.levels[index]
+        return self.levels[int(index)]
 
     def from_flat(self, entry: float) -> Any:
         """The value for an entry in [-1, 1]; real and whole numbers over their range, choices in order."""
-        if not isfinite(entry):
+        if not -inf < entry < inf:
             raise InvalidValueError(f"action.{self.name}", entry, "a number in [-1, 1]")
         unit = unit_of(entry)
-        if self.kind == "real":
-            return min(self.low + unit * (self.high - self.low), self.high)
+        if self.kind == "choice":
+            return self.levels[min(int(unit * len(self.levels)), len(self.levels) - 1)]
         if self.kind == "whole":
             return int(self.low) + bisect_right(self.edges, unit)
-        return self.levels[min(int(unit * len(self.levels)), len(self.levels) - 1)]
+        return min(self.low + unit * (self.high - self.low), self.high)
 
 
 def real(name: str, low: float, high: float, default: float, levels: int = 10) -> Knob:

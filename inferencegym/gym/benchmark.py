@@ -1,0 +1,117 @@
+"""``python -m inferencegym.gym.benchmark``: steps a second through gymnasium, beside CartPole's.
+
+Prints one JSON document to standard output. Random actions; resets are part of the time. Vector figures are
+env-steps a second. Every figure is the median of a few rounds, ours and CartPole's in turns, for other work
+on the machine comes and goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any
+
+import gymnasium
+
+from env.serving_tasks import TASKS
+from inferencegym.gym.registration import register_all
+from inferencegym.gym.team import available_cores
+
+__all__ = ["main", "measure"]
+
+SERVING, YARDSTICK = "InferenceGym/Serving-v0", "CartPole-v1"
+ACTIONS = 64
+SECONDS = 1.0
+ROUNDS = 3
+VECTOR_SIZES = (256, 1024)
+VECTOR = "vector_entry_point"
+
+
+def single_rate(env: Any, seconds: float) -> float:
+    """Steps a second of one environment, resets included."""
+    actions = [env.action_space.sample() for _ in range(ACTIONS)]
+    env.reset(seed=0)
+    started = time.perf_counter()
+    steps, ended = 0, False
+    while (elapsed := time.perf_counter() - started) < seconds:
+        for action in actions:
+            if ended:
+                env.reset()
+            _, _, terminated, truncated, _ = env.step(action)
+            ended = terminated or truncated
+        steps += ACTIONS
+    return steps / elapsed
+
+
+def vector_rate(envs: Any, seconds: float) -> float:
+    """Env-steps a second of a vector environment, automatic resets included.
+
+    Runs for whole episodes of 200 steps, so that the share of resets is the usual one.
+    """
+    actions = [envs.action_space.sample() for _ in range(ACTIONS)]
+    envs.reset(seed=0)
+    envs.step(actions[0])
+    started = time.perf_counter()
+    steps = 0
+    while (elapsed := time.perf_counter() - started) < seconds:
+        for index in range(200):
+            envs.step(actions[index % ACTIONS])
+        steps += 200 * envs.num_envs
+    return steps / elapsed
+
+
+def _medians(cases: dict[str, Callable[[], Any]], rate: Any, seconds: float, rounds: int) -> dict[str, int]:
+    """Median rate of each case; the cases take turns."""
+    envs = {name: make() for name, make in cases.items()}
+    try:
+        for env in envs.values():
+            rate(env, 0.0)  # compiles, fills caches
+        runs = [{name: rate(env, seconds) for name, env in envs.items()} for _ in range(rounds)]
+    finally:
+        for env in envs.values():
+            env.close()
+    return {name: round(median(run[name] for run in runs)) for name in envs}
+
+
+def measure(
+    seconds: float = SECONDS, rounds: int = ROUNDS, sizes: Sequence[int] = VECTOR_SIZES
+) -> dict[str, Any]:
+    """All figures; see the module's docstring."""
+    register_all()
+    singles: dict[str, Callable[[], Any]] = {
+        task: lambda task=task: gymnasium.make(SERVING, task_id=task) for task in TASKS
+    }
+    singles["cartpole"] = lambda: gymnasium.make(YARDSTICK)
+    report: dict[str, Any] = {
+        "machine": f"{available_cores()} of {os.cpu_count()} CPUs, Python {sys.version.split()[0]}",
+        "single_steps_per_s": _medians(singles, single_rate, seconds, rounds),
+    }
+    for size in sizes:
+        vectors: dict[str, Callable[[], Any]] = {
+            task: lambda task=task, size=size: _vector(SERVING, size, task_id=task) for task in TASKS
+        }
+        vectors["cartpole"] = lambda size=size: _vector(YARDSTICK, size)
+        report[f"vector_{size}_env_steps_per_s"] = _medians(vectors, vector_rate, seconds, rounds)
+    return report
+
+
+def _vector(env_id: str, size: int, **settings: Any) -> Any:
+    return gymnasium.make_vec(env_id, num_envs=size, vectorization_mode=VECTOR, **settings)
+
+
+def main() -> None:
+    """Print the report."""
+    parser = argparse.ArgumentParser(description="Steps a second through gymnasium, beside CartPole.")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="time of each measurement")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="measurements that the median is of")
+    options = parser.parse_args()
+    print(json.dumps(measure(options.seconds, options.rounds), indent=2))
+
+
+if __name__ == "__main__":
+    main()
