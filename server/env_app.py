@@ -12,7 +12,7 @@ from starlette.routing import Mount
 from server.bound import BoundEnv
 from server.errors import install_handlers
 from server.landing import landing_page, play_page
-from server.openenv_adapter import OpenEnvRoutes, openenv_routes
+from server.openenv_routes import OpenEnvRoutes, openenv_routes
 from server.routes import add_rest_routes
 from server.schemas import ErrorReply
 from server.services import Services

@@ -1,25 +1,18 @@
-"""OpenEnv's view of an environment: one Environment class a mount, served by OpenEnv's own HTTPEnvServer."""
+"""OpenEnv's view of an environment: an Environment class made from its entry in the registry."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fastapi import FastAPI
-from openenv.core.env_server.http_server import HTTPEnvServer
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import (
     Action,
-    ConcurrencyConfig,
     EnvironmentMetadata,
     Observation,
-    ServerMode,
     State,
 )
 from pydantic import BaseModel
-from starlette.routing import BaseRoute
 
 from env.protocols import Episode, TaskInfo
 from inferencegym.errors import EpisodeNotStartedError, UnknownNameError
@@ -34,16 +27,11 @@ from server.openenv_models import (
     wire_observation,
 )
 from server.sessions import EpisodeStart, StepResult, log_entry, take_step
-from server.settings import Settings
 
-__all__ = ["SPLIT", "OpenEnvRoutes", "make_environment", "openenv_routes"]
+__all__ = ["SPLIT", "RegistryEnvironment", "make_environment"]
 
 SPLIT = "train"
 """The one split of the Task API: every task, playable with any seed."""
-
-_OWN_PATHS = frozenset({"/health", "/reset", "/step", "/state"})
-"""Paths of OpenEnv that this server answers itself. OpenEnv's own /reset and /step would build a new
-environment for every request."""
 
 
 class RegistryEnvironment(Environment[Action, Observation, State]):
@@ -219,42 +207,4 @@ def make_environment(bound: BoundEnv) -> type[RegistryEnvironment]:
         f"{bound.spec.name.capitalize()}Environment",
         (RegistryEnvironment,),
         {"bound": bound, "models": wire_models(bound), "__doc__": bound.spec.description},
-    )
-
-
-@dataclass(frozen=True)
-class OpenEnvRoutes:
-    """What OpenEnv contributes to an application."""
-
-    routes: list[BaseRoute]
-    on_startup: list[Callable[[], Awaitable[None]]]
-    on_shutdown: list[Callable[[], Awaitable[None]]]
-    count_sessions: Callable[[], int]
-
-
-def openenv_routes(bound: BoundEnv, settings: Settings) -> OpenEnvRoutes:
-    """/ws, /mcp, /schema, /metadata and the Task API, as OpenEnv's own server builds them.
-
-    They are registered on an application of their own and taken over one by one, so that no path is
-    served (or documented) twice. (OpenEnv's production mode leaves out /reset, /step and /state too, but
-    takes half a second to ask whether the environment is a harness.)
-    """
-    environment = make_environment(bound)
-    server = HTTPEnvServer(
-        environment,
-        environment.models.action,
-        environment.models.observation,
-        concurrency_config=ConcurrencyConfig(
-            max_concurrent_envs=settings.max_sessions, session_timeout=settings.session_idle_timeout_s or None
-        ),
-        env_name=bound.spec.name,
-        state_cls=environment.models.state,
-    )
-    scratch = FastAPI(openapi_url=None)
-    server.register_routes(scratch, mode=ServerMode.SIMULATION)
-    return OpenEnvRoutes(
-        routes=[route for route in scratch.router.routes if getattr(route, "path", "") not in _OWN_PATHS],
-        on_startup=list(scratch.router.on_startup),
-        on_shutdown=list(scratch.router.on_shutdown),
-        count_sessions=lambda: server.active_sessions,
     )

@@ -24,7 +24,8 @@ from openenv.validation.runtime.contracts import RuntimePlan, load_runtime_plan
 from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InferenceGymError
 from inferencegym.registry import SERVING
 from server.bound import BoundEnv
-from server.openenv_adapter import SPLIT, RegistryEnvironment, make_environment, openenv_routes
+from server.openenv_adapter import SPLIT, RegistryEnvironment, make_environment
+from server.openenv_routes import openenv_routes
 from server.settings import Settings
 from tests.server.toy_env import SPEC as TOY
 

@@ -1,0 +1,59 @@
+"""The endpoints that OpenEnv's own HTTPEnvServer serves: /ws, /mcp, /schema, /metadata and the Task API."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from fastapi import FastAPI
+from openenv.core.env_server.http_server import HTTPEnvServer
+from openenv.core.env_server.types import ConcurrencyConfig, ServerMode
+from starlette.routing import BaseRoute
+
+from server.bound import BoundEnv
+from server.openenv_adapter import make_environment
+from server.settings import Settings
+
+__all__ = ["OpenEnvRoutes", "openenv_routes"]
+
+_OWN_PATHS = frozenset({"/health", "/reset", "/step", "/state"})
+"""Paths of OpenEnv that this server answers itself. OpenEnv's own /reset and /step would build a new
+environment for every request."""
+
+
+@dataclass(frozen=True)
+class OpenEnvRoutes:
+    """What OpenEnv contributes to an application."""
+
+    routes: list[BaseRoute]
+    on_startup: list[Callable[[], Awaitable[None]]]
+    on_shutdown: list[Callable[[], Awaitable[None]]]
+    count_sessions: Callable[[], int]
+
+
+def openenv_routes(bound: BoundEnv, settings: Settings) -> OpenEnvRoutes:
+    """/ws, /mcp, /schema, /metadata and the Task API, as OpenEnv's own server builds them.
+
+    They are registered on an application of their own and taken over one by one, so that no path is
+    served (or documented) twice. (OpenEnv's production mode leaves out /reset, /step and /state too, but
+    takes half a second to ask whether the environment is a harness.)
+    """
+    environment = make_environment(bound)
+    server = HTTPEnvServer(
+        environment,
+        environment.models.action,
+        environment.models.observation,
+        concurrency_config=ConcurrencyConfig(
+            max_concurrent_envs=settings.max_sessions, session_timeout=settings.session_idle_timeout_s or None
+        ),
+        env_name=bound.spec.name,
+        state_cls=environment.models.state,
+    )
+    scratch = FastAPI(openapi_url=None)
+    server.register_routes(scratch, mode=ServerMode.SIMULATION)
+    return OpenEnvRoutes(
+        routes=[route for route in scratch.router.routes if getattr(route, "path", "") not in _OWN_PATHS],
+        on_startup=list(scratch.router.on_startup),
+        on_shutdown=list(scratch.router.on_shutdown),
+        count_sessions=lambda: server.active_sessions,
+    )
