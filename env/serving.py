@@ -5,7 +5,7 @@ The core environment: no web framework, no OpenEnv. See :class:`InferenceEnv`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from numbers import Integral
 from typing import Any, cast
@@ -26,9 +26,9 @@ from inferencegym.models import (
     construct,
 )
 from simulator.physics import prompt_bucket
-from simulator.serving_engine import EngineModel, Knobs, SecondResult, ServingEngine
+from simulator.serving_engine import Engine, EngineModel, Knobs, SecondResult, ServingEngine
 from simulator.trace_sim import TraceSimulator, shared_simulator
-from simulator.workload import BURST, WorkloadGenerator
+from simulator.workload import BURST, EpisodeTraffic, WorkloadGenerator
 
 __all__ = ["InferenceEnv", "describe", "make_env"]
 
@@ -57,9 +57,10 @@ class InferenceEnv:
     **Episode end.** Truncated after 200 steps; never terminated. A further step raises.
 
     **Arguments.** ``simulator`` (trace pack), ``task_id``, ``seed`` (int, 0 to 2**63 - 1), ``config``
-    (a :class:`~inferencegym.models.RewardConfig` or mapping that overrides reward weights) and ``workload``
+    (a :class:`~inferencegym.models.RewardConfig` or mapping that overrides reward weights), ``workload``
     (other traffic and service levels for the task's knobs and reward: a generator with its own configuration,
-    or a :class:`~simulator.trace_replay.ReplayWorkload`). Grades of other traffic compare only with
+    or a :class:`~simulator.trace_replay.ReplayWorkload`) and ``engine`` (a faster one with the same numbers:
+    :class:`~simulator.compiled_engine.CompiledEngine`). Grades of other traffic compare only with
     each other, and no replay by (task, seed, actions) repeats them.
 
     **Version history.** v0: first release.
@@ -72,6 +73,7 @@ class InferenceEnv:
         seed: int = 42,
         config: RewardConfig | Mapping[str, Any] | None = None,
         workload: WorkloadGenerator | None = None,
+        engine: Callable[[EngineModel, EpisodeTraffic], Engine] = ServingEngine,
     ) -> None:
         task = get_task(task_id)
         steps = task.info.episode_length
@@ -93,7 +95,8 @@ class InferenceEnv:
             self._workload.memory_limit_gb,
         )
         self._seed = _checked_seed(seed)
-        self._engine: ServingEngine | None = None
+        self._make_engine = engine
+        self._engine: Engine | None = None
         self._step_count = 0
         self._cost_so_far = 0.0
         self._cumulative_reward = 0.0
@@ -111,7 +114,7 @@ class InferenceEnv:
         self._mix: list[list[float]] = traffic.mix.tolist()
         self._phase: list[int] = traffic.phase_index.tolist()
         self._traffic = traffic
-        self._engine = ServingEngine(self.engine_model, traffic)
+        self._engine = self._make_engine(self.engine_model, traffic)
         self._step_count = 0
         self._cost_so_far = 0.0
         self._cumulative_reward = 0.0
@@ -201,7 +204,7 @@ class InferenceEnv:
         """Back to a snapshot of an episode of the same task; what follows is byte-identical."""
         if self._engine is None or self._seed != snapshot["seed"]:
             self.reset(snapshot["seed"])
-        cast("ServingEngine", self._engine).restore(snapshot["engine"])
+        cast("Engine", self._engine).restore(snapshot["engine"])
         self._step_count = snapshot["step_count"]
         self._cost_so_far = snapshot["cost_so_far"]
         self._cumulative_reward = snapshot["cumulative_reward"]
@@ -225,7 +228,7 @@ class InferenceEnv:
 
     def _measure(self, result: SecondResult) -> SecondResult:
         """Put the measurement jitter of this second on the latencies."""
-        p50, p99, tpot = self._jitter[cast("ServingEngine", self._engine).second - 1]
+        p50, p99, tpot = self._jitter[cast("Engine", self._engine).second - 1]
         median = result.ttft_p50_ms * p50
         return result._replace(
             ttft_p50_ms=median,

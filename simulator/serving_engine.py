@@ -9,7 +9,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from inferencegym.models import QuantTier
 from simulator import engine as kernel
@@ -25,7 +25,7 @@ from simulator.trace_table import MAX_DENSE_TOKENS, TraceTable
 from simulator.workload import EpisodeTraffic
 from simulator.workload_config import WorkloadConfig
 
-__all__ = ["EngineModel", "Knobs", "SecondResult", "ServingEngine"]
+__all__ = ["Engine", "EngineModel", "Knobs", "SecondResult", "ServingEngine"]
 
 
 class Knobs(NamedTuple):
@@ -128,6 +128,19 @@ class EngineModel:
             return 0.0
         bucket = prompt_bucket(prompt_tokens)
         return acceptance_rate(self.workload.base_acceptance_rate, bucket, knobs.spec_length)
+
+
+class Engine(Protocol):
+    """An engine with its traffic: this module's, or ``simulator.compiled_engine``'s."""
+
+    @property
+    def second(self) -> int: ...
+
+    def serve(self, knobs: Knobs) -> SecondResult: ...
+
+    def snapshot(self) -> Any: ...
+
+    def restore(self, state: Any) -> None: ...
 
 
 class ServingEngine:

@@ -35,7 +35,7 @@ from simulator.vector_state import (
 from simulator.workload import EMA_STEPS, JITTER_SIGMA, MIX_WINDOW_STEPS, EpisodeTraffic, WorkloadGenerator
 from simulator.workload_config import LengthConfig
 
-__all__ = ["Traffic"]
+__all__ = ["Traffic", "copy_traffic"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -109,7 +109,7 @@ class Traffic:
             )
         for index in np.flatnonzero(answers == _UNSURE):
             episode = self.generator.episode(np.random.default_rng(int(seeds[index])))
-            answers[index] = _copy(engines, int(rows[index]), episode)
+            answers[index] = copy_traffic(engines, int(rows[index]), episode)
         return int(answers.max())
 
     def _agreeing_tables(self) -> Ziggurat | None:
@@ -121,11 +121,11 @@ class Traffic:
         episode = self.generator.episode(np.random.default_rng(0))
         ours, theirs = (Engines.empty(1, len(episode.arrival), self.generator.steps + 1) for _ in range(2))
         self.draw(ours, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
-        _copy(theirs, 0, episode)
+        copy_traffic(theirs, 0, episode)
         return self._tables if all(map(np.array_equal, ours, theirs)) else None
 
 
-def _copy(engines: Engines, i: int, episode: EpisodeTraffic) -> int:
+def copy_traffic(engines: Engines, i: int, episode: EpisodeTraffic) -> int:
     """Put an episode into row ``i``. Returns 0, or its number of requests when they do not fit."""
     total, requests, signals = len(episode.arrival), engines.requests[i], engines.signals[i]
     if total > engines.capacity:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from pydantic import BaseModel
@@ -15,6 +16,8 @@ from inferencegym.gym.registration import codec_of
 from inferencegym.registry import EnvSpec, get_spec
 
 __all__ = ["GymEnv", "ServingGymEnv", "task_of"]
+
+_BACKENDS = ("auto", "compiled", "python")
 
 
 def task_of(spec: EnvSpec, task_id: str | None) -> TaskInfo:
@@ -50,8 +53,11 @@ class GymEnv(CodecEnv):
     ) -> None:
         spec = get_spec(env_id)
         super().__init__(codec or codec_of(spec), task_of(spec, task_id), action_mode, render_mode)
-        self.episode: Episode = spec.part("make_env")(self.task.id, config=config)
+        self.episode: Episode = self._make_episode(spec, config)
         """The environment behind it: snapshot, restore and state."""
+
+    def _make_episode(self, spec: EnvSpec, config: Mapping[str, Any] | None) -> Episode:
+        return spec.part("make_env")(self.task.id, config=config)
 
     def _begin(self, seed: int) -> BaseModel:
         return self.episode.reset(seed)
@@ -93,7 +99,9 @@ class ServingGymEnv(GymEnv):
     **Episode end.** Truncated after 200 steps; never terminated.
 
     **Arguments.** ``task_id`` ("task1", "task2" or "task3"), ``action_mode``, ``render_mode``, ``config``
-    (reward weights: alpha, beta, gamma, delta).
+    (reward weights: alpha, beta, gamma, delta) and ``backend``: "compiled" (machine code by numba, twice as
+    fast; the very first use compiles for some seconds), "python", or "auto" (compiled where numba is
+    installed). The numbers are the same.
 
     **Version history.** v0: first release.
     """
@@ -104,5 +112,19 @@ class ServingGymEnv(GymEnv):
         action_mode: str = "flat",
         render_mode: str | None = None,
         config: Mapping[str, Any] | None = None,
+        backend: str = "auto",
     ) -> None:
+        if backend not in _BACKENDS:
+            raise UnknownNameError("backend", backend, _BACKENDS)
+        self._compiled = backend == "compiled" or (backend == "auto" and find_spec("numba") is not None)
         super().__init__("serving", task_id, action_mode, render_mode, config)
+
+    def _make_episode(self, spec: EnvSpec, config: Mapping[str, Any] | None) -> Episode:
+        from env.serving import InferenceEnv
+        from simulator.trace_sim import shared_simulator
+
+        if not self._compiled:
+            return InferenceEnv(shared_simulator(), self.task.id, config=config)
+        from simulator.compiled_engine import CompiledEngine
+
+        return InferenceEnv(shared_simulator(), self.task.id, config=config, engine=CompiledEngine)
