@@ -37,71 +37,19 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import BaseModel
 
 from agents.llm_api import ChatSettings, has_key
+from agents.players import Player, start_player
 from agents.registry import get_agent, rule_name
-from env.protocols import Agent, Episode
+from env.protocols import Agent
 from inferencegym.client import InferenceGymClient
 from inferencegym.errors import InferenceGymError, InvalidValueError
 from inferencegym.registry import EnvSpec, get_spec
 
 DEFAULT_SEED = 42
-
-
-class Player(Protocol):
-    """An episode, in this process or on a server."""
-
-    observation: BaseModel
-    done: bool
-
-    def step(self, action: BaseModel) -> float:
-        """Take a step and return its reward."""
-        ...
-
-    def grade(self) -> tuple[float, dict[str, float]]:
-        """Score and breakdown of what was played."""
-        ...
-
-
-class LocalPlayer:
-    """An episode in this process, graded by replaying its actions."""
-
-    def __init__(self, spec: EnvSpec, task_id: str, seed: int) -> None:
-        self._grader, self._start = spec.part("grader"), (task_id, seed)
-        self._episode: Episode = spec.part("make_env")(task_id, seed)
-        self._actions: list[dict[str, Any]] = []
-        self.observation = self._episode.reset()
-        self.done = False
-
-    def step(self, action: BaseModel) -> float:
-        self.observation, reward, self.done, _ = self._episode.step(action)
-        self._actions.append(action.model_dump(mode="json"))
-        return reward
-
-    def grade(self) -> tuple[float, dict[str, float]]:
-        grade = self._grader.grade_replay(*self._start, self._actions)
-        return grade.score, grade.breakdown
-
-
-class RemotePlayer:
-    """An episode on a server, graded from the server's own record."""
-
-    def __init__(self, client: InferenceGymClient[Any], task_id: str, seed: int) -> None:
-        self._session = client.reset(task_id, seed)
-        self.observation: BaseModel = self._session.observation
-        self.done = False
-
-    def step(self, action: BaseModel) -> float:
-        result = self._session.step(action.model_dump(mode="json"))
-        self.observation, self.done = result.observation, result.done
-        return result.reward
-
-    def grade(self) -> tuple[float, dict[str, float]]:
-        grade = self._session.grade()
-        return grade.score, grade.breakdown
 
 
 @dataclass
@@ -134,10 +82,7 @@ def run_episode(spec: EnvSpec, report: Report, client: InferenceGymClient[Any] |
     agent: Agent | None = None
     try:
         agent = get_agent(spec.id, agent_name(spec), report.task, report.seed)
-        if client is None:
-            player = LocalPlayer(spec, report.task, report.seed)
-        else:
-            player = RemotePlayer(client, report.task, report.seed)
+        player = start_player(spec, report.task, report.seed, client)
         agent.reset()
         while not player.done:
             play_step(player, agent, report)
