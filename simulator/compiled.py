@@ -35,7 +35,7 @@ _SOURCES = ("simulator/*.py", "env/*.py", "inferencegym/models.py", "inferencegy
 
 
 def compiled(
-    function: F, *, keep: bool = False, inline: bool = False, allocates: bool = False, **names: Any
+    function: F, /, *, keep: bool = False, inline: bool = False, allocates: bool = False, **names: Any
 ) -> F:
     """A compiled copy of ``function``.
 
