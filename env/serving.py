@@ -299,7 +299,7 @@ def parse_action(action: Any, where: str = "action") -> ServeAction:
     try:
         return ServeAction.model_validate(action)
     except ValidationError as error:
-        raise _as_invalid_value(where, error) from None
+        raise invalid_value(where, error) from None
 
 
 def _weights(default: RewardWeights, config: RewardConfig | Mapping[str, Any] | None) -> RewardWeights:
@@ -310,7 +310,7 @@ def _weights(default: RewardWeights, config: RewardConfig | Mapping[str, Any] | 
         try:
             config = RewardConfig.model_validate(config)
         except ValidationError as error:
-            raise _as_invalid_value("config", error) from None
+            raise invalid_value("config", error) from None
     weights = replace(default, **config.model_dump(exclude_none=True))
     if weights.beta + weights.gamma + weights.delta > 1.0 + 1e-9:
         raise InvalidValueError(
@@ -319,10 +319,11 @@ def _weights(default: RewardWeights, config: RewardConfig | Mapping[str, Any] | 
     return weights
 
 
-def _as_invalid_value(prefix: str, error: ValidationError) -> InvalidValueError:
+def invalid_value(prefix: str, error: ValidationError) -> InvalidValueError:
+    """The first fault that pydantic found, as this project's error: field below ``prefix``, value, allowed."""
     detail = error.errors()[0]
     field = ".".join([prefix, *(str(part) for part in detail["loc"])])
-    return InvalidValueError(field, detail.get("input"), detail["msg"])
+    return InvalidValueError(field, detail.get("input"), detail["msg"].removeprefix("Value error, "))
 
 
 def _checked_seed(seed: object) -> int:

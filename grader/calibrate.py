@@ -93,6 +93,7 @@ def play(task_id: str, policy: Any, seed: int) -> Outcome:
                 metrics["slo_violation_rate"],
                 action["batch_size"],
                 action["kv_budget"],
+                metrics["oom"],
             )
         )
     return Outcome(steps, total / len(steps))

@@ -2,7 +2,8 @@
 
 =====  ==========================================================================================
 task1  throughput: (mean tokens/s - floor) / (optimum - floor), clipped to [0, 1]
-task2  1/2 TTFT: 1 - mean TTFT p50 / 300 ms; 1/2 memory: 1 up to a peak of 36 GB, 0 at 46 GB
+task2  1/2 TTFT: 1 - mean TTFT p50 / 300 ms; 1/2 memory: 1 up to a peak of 36 GB, 0 at 46 GB or when
+       memory ever ran out
 task3  0.40 throughput + 0.30 SLO compliance + 0.20 cost (1 - total / 5.0)
        + 0.10 stability (1 - min(1, (std of batch changes / 512 + std of kv changes) / 0.5))
 =====  ==========================================================================================
@@ -46,6 +47,7 @@ class StepFigures:
     slo_violation_rate: float
     batch_size: int
     kv_budget: float
+    oom: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ def _ttft(columns: _Columns, anchors: Anchors) -> float:
 
 
 def _memory(columns: _Columns, anchors: Anchors) -> float:
+    if columns["oom"].any():
+        return 0.0  # a setting that does not fit reports the limit, but it asked for more than there is
     peak = float(columns["memory_gb"].max())
     return _clip((MEMORY_ZERO_GB - peak) / (MEMORY_ZERO_GB - MEMORY_FULL_GB))
 

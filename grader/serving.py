@@ -12,7 +12,7 @@ from typing import Any, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from env.protocols import GradeResult
-from env.serving import make_env, parse_action
+from env.serving import invalid_value, make_env, parse_action
 from env.serving_tasks import ServingTask, get_task, load_calibration
 from grader.feedback import feedback_sentence
 from grader.scoring import Anchors, StepFigures, score_steps
@@ -32,6 +32,7 @@ class _LoggedMetrics(BaseModel):
     gpu_memory_gb: Real = Field(ge=0.0, le=MEMORY_GB_MAX)
     cost_per_1k: Real = Field(ge=0.0, le=1e9)
     slo_violation_rate: Real = Field(ge=0.0, le=1.0)
+    oom: bool = Field(default=False, strict=True)
 
 
 class _LoggedAction(BaseModel):
@@ -112,10 +113,8 @@ def _figures(index: int, entry: Any) -> StepFigures:
         metrics = _LoggedMetrics.model_validate(source["metrics"])
         action = _LoggedAction.model_validate(source["action"])
     except ValidationError as error:
-        detail = error.errors()[0]
         part = "metrics" if error.title == "_LoggedMetrics" else "action"
-        field = ".".join([where, part, *(str(piece) for piece in detail["loc"])])
-        raise InvalidValueError(field, detail.get("input"), detail["msg"]) from None
+        raise invalid_value(f"{where}.{part}", error) from None
     return StepFigures(
         tokens_per_s=metrics.tokens_per_sec,
         ttft_p50_ms=metrics.ttft_p50_ms,
@@ -124,6 +123,7 @@ def _figures(index: int, entry: Any) -> StepFigures:
         slo_violation_rate=metrics.slo_violation_rate,
         batch_size=action.batch_size,
         kv_budget=action.kv_budget,
+        oom=metrics.oom,
     )
 
 
