@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from env.reward import RewardFunction, RewardTerms, knee
 from env.serving_tasks import RewardWeights
+from tests.simulator.properties import bounded
 
 WEIGHTS = RewardWeights(0.4, 0.25, 0.35, 0.15)
 REWARD = RewardFunction(WEIGHTS, max_tokens_per_s=5000.0, ttft_slo_ms=200.0, memory_limit_gb=38.0)
@@ -60,6 +61,7 @@ def test_cost_has_its_knee_at_the_pace_of_the_budget():
     assert terms(cost_per_1k=0.060).cost > terms(cost_per_1k=0.149).cost
 
 
+@bounded()
 @given(st.floats(0.0, 1e9), st.floats(0.0, 1.0), st.floats(1.5, 1e4))
 def test_a_knee_is_bounded_and_meets_its_anchors(ratio: float, at_knee: float, top: float):
     assert 0.0 <= knee(ratio, at_knee, top) <= 1.0
@@ -69,6 +71,7 @@ def test_a_knee_is_bounded_and_meets_its_anchors(ratio: float, at_knee: float, t
     assert knee(1.0 + 1e-12, at_knee, top) == pytest.approx(at_knee, abs=1e-9)
 
 
+@bounded()
 @given(
     st.floats(0.0, 1e6), st.floats(0.0, 1e6), st.floats(0.0, 1.0), st.floats(0.0, 80.0), st.floats(0.0, 10.0)
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from env.protocols import Episode
@@ -32,6 +32,7 @@ from tests.env.episodes import (
     started,
     transcript,
 )
+from tests.simulator.properties import bounded
 
 DEFAULTS = ServeAction().model_dump()
 
@@ -171,7 +172,7 @@ def test_masked_knobs_are_named_and_held_at_their_defaults(task_id: str, masked:
     assert info["action"] == {**wanted.model_dump(), **{name: DEFAULTS[name] for name in masked}}
 
 
-@settings(max_examples=15, deadline=None, derandomize=True)
+@bounded(15)
 @given(st.sampled_from(["task1", "task2"]), SEEDS, st.integers(0, 2**32))
 def test_masked_knobs_change_nothing(task_id: str, seed: int, action_seed: int):
     actions = random_actions(action_seed, 80)
@@ -181,6 +182,7 @@ def test_masked_knobs_change_nothing(task_id: str, seed: int, action_seed: int):
     assert transcript(started(task_id, seed), actions) == transcript(started(task_id, seed), plain)
 
 
+@bounded()
 @given(ACTIONS)
 def test_reserved_memory_is_what_a_step_reports(action: ServeAction):
     env = started("task3")
@@ -236,7 +238,7 @@ def test_bad_weights_are_named(config: Any, field: str):
     assert caught.value.field == field
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@bounded(20)
 @given(
     st.fixed_dictionaries({name: st.floats(0.0, 1.0) for name in ("alpha", "beta", "gamma", "delta")}), SEEDS
 )

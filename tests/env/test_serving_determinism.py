@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from env.serving import make_env
@@ -23,9 +23,10 @@ from tests.env.episodes import (
     started,
     transcript,
 )
+from tests.simulator.properties import bounded
 
 ROOT = Path(__file__).parents[2]
-BOUNDED = settings(max_examples=15, deadline=None, derandomize=True)
+BOUNDED = bounded(15)
 
 
 def test_another_process_gives_the_same_bytes():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -28,8 +28,9 @@ from tests.env.episodes import (
     random_actions,
     started,
 )
+from tests.simulator.properties import bounded
 
-BOUNDED = settings(max_examples=30, deadline=None, derandomize=True)
+BOUNDED = bounded(30)
 
 OBSERVATION = Draft202012Validator(ServeObservation.model_json_schema())
 METRICS = Draft202012Validator(MetricsSnapshot.model_json_schema())

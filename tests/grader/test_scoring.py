@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grader.scoring import COST_BUDGET, WEIGHTS, Anchors, StepFigures, score_steps
+from tests.simulator.properties import bounded
 
 ANCHORS = Anchors(1000.0, 3000.0)
 STEP = StepFigures(
@@ -99,6 +100,7 @@ def test_no_steps_no_score():
     assert score_steps("task1", [], 200, ANCHORS)[0] == 0.0
 
 
+@bounded()
 @given(st.sampled_from(list(WEIGHTS)), st.lists(figures, max_size=30), st.integers(1, 40))
 def test_scores_of_anything_are_in_range(task_id: str, steps: list[StepFigures], length: int):
     score, parts = score_steps(task_id, steps, length, ANCHORS)

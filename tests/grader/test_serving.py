@@ -7,13 +7,14 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from grader.serving import GRADER
 from inferencegym.errors import InvalidValueError, UnknownNameError
 from inferencegym.models import ServeAction
 from tests.grader.episodes import REFERENCE_AGENTS, TASK_IDS, constant_log, played
+from tests.simulator.properties import bounded
 
 ENTRY: dict[str, Any] = {
     "action": {"batch_size": 32, "kv_budget": 1.0},
@@ -54,7 +55,7 @@ JSON = st.recursive(
 # --- any log -----------------------------------------------------------------------------------------------
 
 
-@settings(derandomize=True)
+@bounded()
 @given(st.sampled_from(TASK_IDS), GOOD_LOGS)
 def test_a_log_of_anything_legal_is_graded_within_bounds_and_never_verified(
     task_id: str, log: list[dict[str, Any]]
@@ -68,7 +69,7 @@ def test_a_log_of_anything_legal_is_graded_within_bounds_and_never_verified(
     assert GRADER.grade_log(task_id, copy.deepcopy(log)) == grade
 
 
-@settings(derandomize=True, deadline=None)
+@bounded()
 @given(
     JSON
     | st.lists(JSON, max_size=3)

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator import engine as kernel
@@ -28,6 +28,7 @@ from tests.simulator.engines import (
     step_ms,
     workload,
 )
+from tests.simulator.properties import bounded
 
 KNOBS = st.builds(
     Knobs,
@@ -62,7 +63,7 @@ def workloads(draw: st.DrawFn) -> WorkloadConfig:
     return workload(**changes)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@bounded(60)
 @given(
     config=workloads(), plan=st.lists(st.tuples(KNOBS, st.integers(1, 15)), min_size=1, max_size=12), seed=...
 )

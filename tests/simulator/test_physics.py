@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from simulator import physics
 from simulator.data.pack_schema import PROMPT_LENGTHS_TOKENS
+from tests.simulator.properties import bounded
 
 
+@bounded()
 @given(st.floats(0.0, 20_000.0))
 def test_prompt_bucket_is_digitize(tokens: float):
     assert physics.prompt_bucket(tokens) == np.digitize(tokens, physics.PROMPT_BUCKET_EDGES)
@@ -27,6 +29,7 @@ def test_acceptance_falls_with_draft_length_and_prompt_length():
     assert physics.acceptance_rate(0.8, 7, 4) == pytest.approx(0.79 * 0.8 / 1.6)
 
 
+@bounded()
 @given(st.floats(0.0, 0.95), st.sampled_from([0, 1, 2, 4, 8]))
 def test_expected_tokens_are_the_sum_of_the_chances_to_get_that_far(acceptance: float, spec_length: int):
     expected = sum(acceptance**accepted for accepted in range(spec_length + 1))
@@ -52,6 +55,7 @@ def test_cost_per_1k_tokens():
     assert physics.cost_cents_per_1k(360.0, 2.0, 10_000.0, 0.15) == pytest.approx(0.02)
 
 
+@bounded()
 @given(st.floats(0.0, 1e6), st.sampled_from([1.0, 2.0]))
 def test_cost_is_capped_and_the_same_for_numbers_and_arrays(tokens_per_s: float, gpus: float):
     alone = physics.cost_cents_per_1k(293.0, gpus, tokens_per_s, 0.15)

@@ -23,6 +23,7 @@ from tests.simulator.engines import (
     step_ms,
     workload,
 )
+from tests.simulator.properties import bounded
 
 MODEL = EngineModel(TABLE, workload())
 
@@ -49,6 +50,7 @@ def test_the_out_of_memory_rule():
         assert result.memory_gb == pytest.approx(min(MODEL.memory_gb(knobs), limit))
 
 
+@bounded()
 @given(st.lists(st.floats(0.0, 1e3), min_size=1, max_size=60), st.floats(0.0, 1.0))
 def test_percentiles_are_numpy_s(samples: list[float], share: float):
     ordered = sorted(samples)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from inferencegym.errors import InvalidValueError
@@ -16,6 +16,7 @@ from simulator.physics import prompt_bucket, sequences_that_fit
 from simulator.serving_engine import Knobs
 from simulator.trace_sim import JITTER_SIGMA, TraceSimulator, shared_simulator
 from tests.simulator.engines import PACK, TABLE, long_run, workload
+from tests.simulator.properties import bounded
 
 ACTIONS = st.builds(
     ServeAction,
@@ -50,7 +51,7 @@ def quiet() -> TraceSimulator:
     return TraceSimulator(jitter=False)
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
+@bounded(60)
 @given(st.lists(st.tuples(ACTIONS, LOADS), min_size=1, max_size=6), st.integers(0, 2**32))
 def test_never_raises_and_one_call_for_many_is_many_calls_for_one(
     pairs: list[tuple[ServeAction, WorkloadState]], seed: int

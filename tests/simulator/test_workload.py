@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.workload import (
@@ -23,6 +23,7 @@ from simulator.workload import (
 )
 from simulator.workload_config import WorkloadConfig, get_workload
 from tests.simulator.engines import drawn, workload
+from tests.simulator.properties import bounded
 
 TASK_IDS = ["task1", "task2", "task3"]
 LONG = 20_000
@@ -47,7 +48,7 @@ def test_requests_lie_in_their_seconds_and_in_order(task_id: str):
     assert traffic.first_request[-1] == len(traffic.arrival) == len(traffic.prompt) == len(traffic.output)
 
 
-@settings(deadline=None, derandomize=True, max_examples=30)
+@bounded(30)
 @given(st.sampled_from(TASK_IDS), st.integers(0, 2**63 - 1))
 def test_signals_stay_in_their_ranges(task_id: str, seed: int):
     config = get_workload(task_id)
