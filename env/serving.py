@@ -320,7 +320,7 @@ def _weights(default: RewardWeights, config: RewardConfig | Mapping[str, Any] | 
 
 
 def invalid_value(prefix: str, error: ValidationError) -> InvalidValueError:
-    """The first fault that pydantic found, as this project's error: field below ``prefix``, value, allowed."""
+    """The first fault that pydantic found, as this project's error; ``prefix`` names the whole."""
     detail = error.errors()[0]
     field = ".".join([prefix, *(str(part) for part in detail["loc"])])
     return InvalidValueError(field, detail.get("input"), detail["msg"].removeprefix("Value error, "))

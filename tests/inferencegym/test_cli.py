@@ -118,6 +118,7 @@ def test_actions_are_played_again(run: Run, tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("not json", "readable JSON"),
+        ("[" * 100_000, "nested too deeply"),
         ("{}", "episode_log"),
         ("3", "episode_log"),
         ('{"task_id": "task1", "actions": []}', "seed"),
