@@ -13,6 +13,7 @@ from server.bound import BoundEnv
 from server.errors import install_handlers
 from server.landing import landing_page, play_page
 from server.openenv_routes import OpenEnvRoutes, openenv_routes
+from server.pipeline import GymApp
 from server.routes import add_rest_routes
 from server.schemas import ErrorReply
 from server.services import Services
@@ -27,7 +28,7 @@ Start an episode with `POST /reset`, act with `POST /step`, grade with `POST /gr
 
 def build_env_app(
     bound: BoundEnv, others: Sequence[BoundEnv], services: Services, mounts: Sequence[Mount] = ()
-) -> tuple[FastAPI, OpenEnvRoutes]:
+) -> tuple[GymApp, OpenEnvRoutes]:
     """The application of ``bound``.
 
     Args:
@@ -37,7 +38,7 @@ def build_env_app(
         mounts: applications of other environments to be served below this one.
     """
     spec = bound.spec
-    app = FastAPI(
+    app = GymApp(
         title=f"InferenceGym · {spec.title}",
         version=spec.version,
         description=_DESCRIPTION.format(description=spec.description),

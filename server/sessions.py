@@ -9,7 +9,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
@@ -33,8 +33,7 @@ class EpisodeStart:
     config: dict[str, Any] | None
 
 
-@dataclass(frozen=True, slots=True)
-class StepResult:
+class StepResult(NamedTuple):
     """One step as every transport reports it."""
 
     observation: BaseModel
@@ -67,7 +66,8 @@ def take_step(episode: Episode, action: BaseModel) -> StepResult:
 def log_entry(action: BaseModel, result: StepResult) -> dict[str, Any]:
     """A step as POST /grader takes it."""
     return {
-        "action": action.model_dump(mode="json"),
+        # The action as the environment took it, if it says so: without masked fields.
+        "action": result.info.get("action") or action.model_dump(mode="json"),
         "reward": result.reward,
         "done": result.done,
         "metrics": result.info["metrics"],

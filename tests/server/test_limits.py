@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
+from server.logs import FLUSH_AFTER_S
 from tests.server.conftest import begin, client_of, error_of, make_app, play
 
 
@@ -140,6 +141,7 @@ async def test_every_request_is_one_json_line_of_the_log(capfdbinary: pytest.Cap
     async with client_of(make_app(log_level="INFO")) as client:
         await client.get("/tasks")
         await client.post("/step", content=b"{")
+    await asyncio.sleep(FLUSH_AFTER_S + 0.1)
     lines = [json.loads(line) for line in capfdbinary.readouterr().err.splitlines()]
     seen = [(line["method"], line["path"], line["status"]) for line in lines if line["event"] == "request"]
     assert seen == [("GET", "/tasks", 200), ("POST", "/step", 422)]

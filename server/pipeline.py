@@ -1,0 +1,39 @@
+"""What every request goes through, outermost first; FastAPI is the innermost part."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from server.fast_lane import FastLane
+from server.middleware import BodyLimit, Cors, Observe, RateLimit
+from server.services import Services
+from server.socket_guard import SocketGuard
+
+__all__ = ["GymApp"]
+
+
+class GymApp(FastAPI):
+    """A FastAPI application behind this server's own middleware.
+
+    The middleware stands before FastAPI's and not inside it, so that a request on the fast lane passes
+    none of FastAPI's layers.
+    """
+
+    pipeline: ASGIApp | None = None
+
+    def put_behind(self, services: Services) -> None:
+        """Put the middleware in front. Until then the application is plain FastAPI."""
+        settings = services.settings
+        app: ASGIApp = super().__call__
+        app = FastLane(app, services.fast_lane)
+        app = SocketGuard(app, settings.session_idle_timeout_s)
+        app = BodyLimit(app, settings)
+        if settings.rate_limit != "off":
+            app = RateLimit(app, settings.rate_limit)
+        if settings.cors_origins:
+            app = Cors(app, settings.cors_origins)
+        self.pipeline = Observe(app, services.metrics, log_requests=settings.log_level in ("DEBUG", "INFO"))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await (self.pipeline or super().__call__)(scope, receive, send)
