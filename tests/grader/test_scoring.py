@@ -31,6 +31,7 @@ figures = st.builds(
     slo_violation_rate=st.floats(0.0, 1.0),
     batch_size=st.integers(1, 512),
     kv_budget=st.floats(0.1, 1.0),
+    oom=st.booleans(),
 )
 
 
@@ -60,6 +61,16 @@ def test_memory_counts_its_peak():
     for peak, expected in ((36.0, 1.0), (46.0, 0.0), (80.0, 0.0)):
         found = score_steps("task2", [*steps, replace(STEP, memory_gb=peak)], 200, ANCHORS)[1]["memory"]
         assert found == pytest.approx(expected)
+
+
+def test_memory_that_ran_out_once_scores_nothing():
+    """An OOM reports the GPU's 40 GB, which the formula alone would pay with 0.6."""
+    steps = [replace(STEP, memory_gb=30.0)] * 199
+    full = score_steps("task2", [*steps, replace(STEP, memory_gb=40.0)], 200, ANCHORS)[1]["memory"]
+    lost = score_steps("task2", [*steps, replace(STEP, memory_gb=40.0, oom=True)], 200, ANCHORS)
+    assert full == pytest.approx(0.6)
+    assert lost[1]["memory"] == 0.0
+    assert lost[0] == pytest.approx(0.5 * lost[1]["ttft"])
 
 
 def test_task_3_weighs_four_parts():

@@ -35,7 +35,8 @@ GOOD_METRICS = st.fixed_dictionaries(
         "gpu_memory_gb": st.floats(0.0, 80.0),
         "cost_per_1k": st.floats(0.0, 1e9),
         "slo_violation_rate": st.floats(0.0, 1.0),
-    }
+    },
+    optional={"oom": st.booleans()},
 )
 GOOD_ACTIONS = st.fixed_dictionaries(
     {}, optional={"batch_size": st.integers(1, 512), "kv_budget": st.floats(0.1, 1.0)}
@@ -121,6 +122,9 @@ BAD_METRICS: list[tuple[str, Any]] = [
     ("gpu_memory_gb", 80.1),
     ("cost_per_1k", float("nan")),
     ("slo_violation_rate", 1.0001),
+    ("oom", 1),
+    ("oom", "false"),
+    ("oom", None),
 ]
 BAD_KNOBS: list[tuple[str, Any]] = [
     ("batch_size", 0),
@@ -212,6 +216,13 @@ def test_a_log_edited_by_hand_scores_as_it_stands_and_is_not_verified(task_id: s
     replayed = GRADER.grade_replay(task_id, 100, [entry["action"] for entry in log])
     assert replayed.verified
     assert replayed.score == honest.score
+
+
+def test_an_oom_of_task_2_is_seen_in_a_log_and_in_a_replay():
+    log = constant_log("task2", ServeAction(batch_size=512), 0)
+    grades = [GRADER.grade_log("task2", log), GRADER.grade_replay("task2", 0, [{"batch_size": 512}] * 200)]
+    assert [grade.breakdown["memory"] for grade in grades] == [0.0, 0.0]
+    assert [grade.score for grade in grades] == [0.0, 0.0]
 
 
 def test_a_server_vouches_for_its_own_record():
