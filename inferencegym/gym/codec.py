@@ -159,7 +159,9 @@ class GymCodec:
         """
         try:
             values = _DECODERS[mode](self.knobs, action)
-        except (TypeError, IndexError, KeyError, OverflowError) as error:
+        except InvalidValueError:
+            raise
+        except (TypeError, ValueError, IndexError, KeyError, OverflowError) as error:
             raise InvalidValueError("action", action, f"an element of {self._spaces[mode]}") from error
         if self._complete and mode != "dict":
             return construct(self.action_model, values)  # knobs keep within the model's bounds

@@ -59,7 +59,11 @@ class HTTPGymEnv(CodecEnv):
         )
         self.session: Session[Any] | None = None
         self._config = None if config is None else dict(config)
-        super().__init__(codec or codec_of(spec), self._task(task_id), action_mode, render_mode)
+        try:
+            super().__init__(codec or codec_of(spec), self._task(task_id), action_mode, render_mode)
+        except BaseException:
+            self.client.close()
+            raise
 
     def _task(self, task_id: str | None) -> TaskInfo:
         tasks = {task.id: task for task in self.client.tasks()}

@@ -29,10 +29,12 @@ class Team:
         self._pid = os.getpid()
         self._done: SimpleQueue[BaseException | None] = SimpleQueue()
         self._tasks: list[SimpleQueue[tuple[Part, int, int] | None]] = []
+        self.threads: list[Thread] = []
         for _ in range(size - 1):
             tasks: SimpleQueue[tuple[Part, int, int] | None] = SimpleQueue()
-            Thread(target=self._work, args=(tasks,), daemon=True).start()
             self._tasks.append(tasks)
+            self.threads.append(Thread(target=self._work, args=(tasks,), daemon=True))
+            self.threads[-1].start()
 
     def spread(self, function: Part, count: int) -> None:
         """Call ``function(low, high)`` for ranges that cover ``range(count)``, one a thread. Returns when all
@@ -57,6 +59,9 @@ class Team:
         for tasks in self._tasks:
             tasks.put(None)
         self._tasks.clear()
+        if os.getpid() == self._pid:
+            for thread in self.threads:
+                thread.join()
 
     def _work(self, tasks: SimpleQueue[tuple[Part, int, int] | None]) -> None:
         while (task := tasks.get()) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -79,6 +80,7 @@ class ServingVectorEnv(gymnasium.vector.VectorEnv[Observations, Any, npt.NDArray
         self._codec = VectorCodec(CODEC, OBSERVATION_COLUMNS)
         self._info = InfoWriter(num_envs, CODEC.action_mask(env.task.active_actions))
         self._team = Team(threads or available_cores())
+        weakref.finalize(self, self._team.close)
         self._rngs: list[np.random.Generator | None] = [None] * num_envs
         self._seeds: list[int | None] = [None] * num_envs
         self._episode_seeds = np.zeros(num_envs, dtype=np.int64)
