@@ -10,6 +10,7 @@ from openenv.core.env_server.types import Action, Observation, State
 from openenv.core.rubrics.base import Rubric
 from pydantic import BaseModel, Field, create_model
 
+from inferencegym.models import construct
 from server.bound import BoundEnv
 from server.sessions import StepResult
 
@@ -23,8 +24,6 @@ class WireModels:
     action: type[Action]
     observation: type[Observation]
     state: type[State]
-    blank: Observation
-    """An observation of which every message is a copy: copying is several times cheaper than building."""
 
 
 def _without_metadata(action: Any) -> Any:
@@ -66,10 +65,7 @@ def wire_models(bound: BoundEnv) -> WireModels:
     state: Any = create_model(
         f"{prefix}State", __base__=(bound.state_model, State), __doc__=bound.state_model.__doc__
     )
-    blank: Observation = observation.model_construct(
-        reward=None, done=False, terminated=False, truncated=False, info={}, metadata={}
-    )
-    return WireModels(action, observation, state, blank)
+    return WireModels(action, observation, state)
 
 
 class _TermRubric(Rubric):
@@ -90,11 +86,11 @@ class RewardRubric(Rubric):
         super().__init__()
         for name in terms:
             setattr(self, name, _TermRubric(name))
-
-        self._terms = tuple((name, self.get_rubric(name)) for name in terms)
+        # Attributes of every rubric as plain mappings: Rubric's own assignment looks at each value's type.
+        self._states = (("", vars(self)), *((name, vars(self.get_rubric(name))) for name in terms))
 
     def forward(self, action: Any, observation: Any) -> float:
-        for _, term in self._terms:
+        for term in self.children():
             term(action, observation)
         # The environment's own sum, bit for bit.
         return float(observation.reward)
@@ -105,34 +101,38 @@ class RewardRubric(Rubric):
         Without a hook nothing is called: the values are known, and OpenEnv's calling protocol costs more
         than the rest of a step's bookkeeping.
         """
-        if any(_has_hooks(rubric) for rubric in (self, *(term for _, term in self._terms))):
-            self(action, observation)
-            return
         values = observation.info["reward_terms"]
-        for name, term in self._terms:
-            term.last_score = values[name]
-        self.last_score = observation.reward
-
-
-def _has_hooks(rubric: Rubric) -> bool:
-    state = rubric.__dict__
-    return bool(state["_forward_hooks"] or state["_forward_pre_hooks"])
+        for name, state in self._states:
+            if state["_forward_hooks"] or state["_forward_pre_hooks"]:
+                self(action, observation)
+                return
+            state["last_score"] = values[name] if name else observation.reward
 
 
 def wire_observation(models: WireModels, result: StepResult) -> Observation:
     """A step's result as OpenEnv sends it. Its values are valid already, so nothing is checked again."""
-    return models.blank.model_copy(
-        update={
+    return construct(
+        models.observation,
+        {
             **result.observation.__dict__,
             "reward": result.reward,
             "done": result.done,
             "terminated": result.terminated,
             "truncated": result.truncated,
             "info": result.info,
-        }
+            "metadata": {},
+        },
     )
 
 
 def first_observation(models: WireModels, observation: BaseModel, info: dict[str, Any]) -> Observation:
     """What a reset returns."""
-    return models.blank.model_copy(update={**observation.__dict__, "info": info})
+    return models.observation.model_construct(
+        **observation.__dict__,
+        reward=None,
+        done=False,
+        terminated=False,
+        truncated=False,
+        info=info,
+        metadata={},
+    )
