@@ -193,6 +193,7 @@ class InferenceEnv:
         if self._engine is None:
             raise EpisodeNotStartedError("This episode has not been reset.", "Call reset() first.")
         return {
+            "task_id": self.task.id,
             "seed": self._seed,
             "engine": self._engine.snapshot(),
             "step_count": self._step_count,
@@ -201,7 +202,12 @@ class InferenceEnv:
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Back to a snapshot of an episode of the same task; what follows is byte-identical."""
+        """Back to a snapshot of an episode of the same task; what follows is byte-identical.
+
+        Raises InvalidValueError for a snapshot of another task; nothing is changed then.
+        """
+        if snapshot["task_id"] != self.task.id:
+            raise InvalidValueError("snapshot", snapshot["task_id"], f"a snapshot of {self.task.id}")
         if self._engine is None or self._seed != snapshot["seed"]:
             self.reset(snapshot["seed"])
         cast("Engine", self._engine).restore(snapshot["engine"])

@@ -202,9 +202,10 @@ class ServeObservation(BaseModel):
 
 
 class RewardConfig(BaseModel):
-    """Reward = alpha*T - beta*L - gamma*V - delta*C. Weights are finite, non-negative and sum to at most 1.
+    """Reward = alpha*T - beta*L - gamma*V - delta*C, every weight in [0, 1].
 
-    Fields left out keep the task's own weight.
+    Fields left out keep the task's own weight. beta + gamma + delta may be at most 1, so that rewards stay in
+    [-1, 1].
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

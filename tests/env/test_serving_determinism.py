@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from env.serving import make_env
+from inferencegym.errors import InvalidValueError
 from tests.env.episodes import (
     LENGTH,
     SEEDS,
@@ -110,3 +111,13 @@ def test_a_snapshot_goes_on_byte_for_byte(task_id: str, seed: int, action_seed: 
         assert other.state() == state
         assert [*transcript(other, actions[cut:]), json.dumps(other.state())] == rest
         env.reset(9)
+
+
+def test_a_snapshot_of_another_task_is_refused_and_changes_nothing():
+    other, env = make_env("task2", 1), make_env("task3", 1)
+    other.reset()
+    env.reset()
+    before = env.state()
+    with pytest.raises(InvalidValueError, match="allowed: a snapshot of task3"):
+        env.restore(other.snapshot())
+    assert env.state() == before
