@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["COST_BUDGET", "Anchors", "StepFigures", "score_steps"]
+__all__ = ["COST_BUDGET", "Anchors", "StepFigures", "score_columns", "score_steps"]
 
 TTFT_SCALE_MS = 300.0
 MEMORY_FULL_GB, MEMORY_ZERO_GB = 36.0, 46.0
@@ -58,24 +58,32 @@ class Anchors:
     optimum_tokens_per_s: float
 
 
+_Columns = dict[str, "np.ndarray[tuple[int], np.dtype[np.float64]]"]
+
+
 def score_steps(
     task_id: str, steps: Sequence[StepFigures], episode_length: int, anchors: Anchors
 ) -> tuple[float, dict[str, float]]:
     """Score in [0, 1] and its breakdown (components in [0, 1], and ``completed``)."""
+    columns = {
+        name: np.array([getattr(step, name) for step in steps], dtype=np.float64)
+        for name in StepFigures.__slots__
+    }
+    return score_columns(task_id, columns, episode_length, anchors)
+
+
+def score_columns(
+    task_id: str, columns: _Columns, episode_length: int, anchors: Anchors
+) -> tuple[float, dict[str, float]]:
+    """The same from one array for each field of ``StepFigures``, all of one length."""
     weights = WEIGHTS[task_id]
-    completed = min(1.0, len(steps) / episode_length)
+    steps = len(columns["tokens_per_s"])
+    completed = min(1.0, steps / episode_length)
     parts = dict.fromkeys(weights, 0.0)
     if steps:
-        columns = {
-            name: np.array([getattr(step, name) for step in steps], dtype=np.float64)
-            for name in StepFigures.__slots__
-        }
         parts = {name: float(_COMPONENTS[name](columns, anchors)) for name in weights}
     score = completed * sum(weight * parts[name] for name, weight in weights.items())
     return min(1.0, max(0.0, score)), {**parts, "completed": completed}
-
-
-_Columns = dict[str, "np.ndarray[tuple[int], np.dtype[np.float64]]"]
 
 
 def _throughput(columns: _Columns, anchors: Anchors) -> float:
