@@ -177,17 +177,24 @@ def _fill_counts(rng: Any, arrivals: Any, first: Any, signals: Any) -> int:
     return first[seconds]
 
 
-def _fill_arrivals(rng: Any, first: Any, arrival: Any) -> None:
-    """Arrival times: uniform within their second, sorted."""
+def _fill_arrivals(rng: Any, first: Any, drawn: Any, arrival: Any) -> None:
+    """Arrival times: uniform within their second, sorted. ``drawn`` is room to work in.
+
+    Sorted by counting for each how many come before it: without branches to guess, twice as fast as swapping
+    for the some ten arrivals of a second.
+    """
     for second in range(len(first) - 1):
-        begin = first[second]
-        for item in range(begin, first[second + 1]):
-            value = second + uniform(rng)
-            hole = item
-            while hole > begin and arrival[hole - 1] > value:
-                arrival[hole] = arrival[hole - 1]
-                hole -= 1
-            arrival[hole] = value
+        begin, count = first[second], first[second + 1] - first[second]
+        values, ordered = drawn[begin : begin + count], arrival[begin : begin + count]
+        for item in range(count):
+            values[item] = second + uniform(rng)
+        for item in range(count):
+            value, place = values[item], 0
+            for other in range(item):
+                place += 1 if values[other] <= value else 0
+            for other in range(item + 1, count):
+                place += 1 if values[other] < value else 0
+            ordered[place] = value
 
 
 def _fill_lengths(rng: Any, total: int, law: Any, tables: Any, values: Any) -> bool:
@@ -209,27 +216,26 @@ def _fill_lengths(rng: Any, total: int, law: Any, tables: Any, values: Any) -> b
 def _fill_signals(first: Any, prompt: Any, priority: Any, mix: Any, mean: float, signals: Any) -> None:
     """EMA of prompt lengths and shares of the classes, per second."""
     weight, level = 2.0 / (EMA_STEPS + 1), mean
-    count0, count1, count2 = 0, 0, 0
+    ones, twos = 0, 0
     for second in range(signals.shape[0]):
         begin, end = first[second], first[second + 1]
         total = 0.0
         for item in range(begin, end):
             total += prompt[item]
-            count0 += 1 if priority[item] == 0 else 0
-            count1 += 1 if priority[item] == 1 else 0
-            count2 += 1 if priority[item] == 2 else 0
         if end > begin:
             level += weight * (total / (end - begin) - level)
         signals[second, PROMPT_EMA] = min(max(level, PROMPT_TOKENS_MIN), PROMPT_TOKENS_MAX)
-        if second >= MIX_WINDOW_STEPS:
-            for item in range(first[second - MIX_WINDOW_STEPS], first[second + 1 - MIX_WINDOW_STEPS]):
-                count0 -= 1 if priority[item] == 0 else 0
-                count1 -= 1 if priority[item] == 1 else 0
-                count2 -= 1 if priority[item] == 2 else 0
-        seen = count0 + count1 + count2
-        signals[second, MIX] = count0 / seen if seen > 0 else mix[0]
-        signals[second, MIX + 1] = count1 / seen if seen > 0 else mix[1]
-        signals[second, MIX + 2] = count2 / seen if seen > 0 else mix[2]
+        for item in range(begin, end):
+            ones += priority[item] & 1
+            twos += priority[item] >> 1
+        oldest = first[max(second + 1 - MIX_WINDOW_STEPS, 0)]
+        for item in range(first[max(second - MIX_WINDOW_STEPS, 0)], oldest):
+            ones -= priority[item] & 1
+            twos -= priority[item] >> 1
+        seen = end - oldest
+        signals[second, MIX] = (seen - ones - twos) / seen if seen > 0 else mix[0]
+        signals[second, MIX + 1] = ones / seen if seen > 0 else mix[1]
+        signals[second, MIX + 2] = twos / seen if seen > 0 else mix[2]
 
 
 def _draw_one(
@@ -248,7 +254,7 @@ def _draw_one(
     if total > requests.shape[1]:
         return total
     prompt, output = requests[PROMPT], requests[OUTPUT]
-    fill_arrivals(rng, first, requests[ARRIVAL])
+    fill_arrivals(rng, first, requests[SHARE], requests[ARRIVAL])
     for item in range(total):
         draw = uniform(rng)
         priority[item] = (1 if draw >= classes[0, 0] else 0) + (1 if draw >= classes[0, 1] else 0)
