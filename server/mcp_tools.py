@@ -181,8 +181,8 @@ class EpisodeTools:
         if task is None:
             raise EpisodeNotStartedError(
                 "There is no episode in this session yet.",
-                "Whoever runs the agent starts one: openenv/session/create at /mcp, then a reset over "
-                "/ws?session_id=… with that id.",
+                "Whoever runs the agent starts one: openenv/session/create at /mcp, or initialize, whose "
+                "reply has the header Mcp-Session-Id; then a reset over /ws?session_id=… with that id.",
             )
         return task
 

@@ -92,7 +92,7 @@ class Cors:
             allow_origins=origins,
             allow_methods=["*"],
             allow_headers=["*"],
-            expose_headers=["Retry-After"],
+            expose_headers=["Retry-After", "Mcp-Session-Id"],
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from fastapi import FastAPI
-from openenv.core.env_server.http_server import HTTPEnvServer
-from openenv.core.env_server.types import ConcurrencyConfig, ServerMode
+from fastapi.routing import APIRoute, APIWebSocketRoute
+from openenv.core.env_server.types import ServerMode
 from starlette.routing import BaseRoute
 
 from server.bound import BoundEnv
+from server.mcp_protocol import McpPost, McpSocket
 from server.openenv_adapter import make_environment
+from server.openenv_server import EnvServer
 from server.settings import Settings
 
 __all__ = ["OpenEnvRoutes", "openenv_routes"]
@@ -38,19 +40,14 @@ def openenv_routes(bound: BoundEnv, settings: Settings) -> OpenEnvRoutes:
     served (or documented) twice. (OpenEnv's production mode leaves out /reset, /step and /state too, but
     takes half a second to ask whether the environment is a harness.)
     """
-    environment = make_environment(bound)
-    server = HTTPEnvServer(
-        environment,
-        environment.models.action,
-        environment.models.observation,
-        concurrency_config=ConcurrencyConfig(
-            max_concurrent_envs=settings.max_sessions, session_timeout=settings.session_idle_timeout_s or None
-        ),
-        env_name=bound.spec.name,
-        state_cls=environment.models.state,
-    )
+    server = EnvServer(make_environment(bound), settings)
     scratch = FastAPI(openapi_url=None)
     server.register_routes(scratch, mode=ServerMode.SIMULATION)
+    for route in scratch.router.routes:
+        if isinstance(route, APIRoute) and route.path == "/mcp":
+            route.app = McpPost(route.app, server, bound.spec)
+        elif isinstance(route, APIWebSocketRoute) and route.path == "/mcp":
+            route.app = McpSocket(route.app, bound.spec)
     return OpenEnvRoutes(
         routes=[route for route in scratch.router.routes if getattr(route, "path", "") not in _OWN_PATHS],
         on_startup=list(scratch.router.on_startup),

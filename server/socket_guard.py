@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import orjson
 from pydantic_core import from_json
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["SocketGuard"]
+__all__ = ["SocketGuard", "UnreadableError", "json_object", "rpc_error"]
 
 GOING_AWAY = 1001
 JSON_RPC_PARSE_ERROR = -32700
+JSON_RPC_INVALID = -32600
 JSON_RPC_SERVER_ERROR = -32000
 
 
@@ -34,27 +35,28 @@ class SocketGuard:
         if scope["type"] == "websocket":
             frame = _rpc_error if path.endswith("/mcp") else _ws_error
             await self._app(scope, self._screened(receive, send, frame), send)
-        elif scope["type"] == "http" and path.endswith("/mcp") and scope["method"] == "POST":
-            await self._app(scope, _screened_body(receive), send)
         else:
             await self._app(scope, receive, send)
 
-    def _screened(self, receive: Receive, send: Send, frame: Callable[[str, bool], str]) -> Receive:
+    def _screened(self, receive: Receive, send: Send, frame: Callable[[str, int], str]) -> Receive:
         timer = _IdleTimer(self._idle_timeout_s)
 
         async def screened() -> Message:
             while True:
                 message = await timer.wait_for(receive)
                 if message is None:
-                    text = frame(f"No message for {timer.timeout_s:g} s; the session has ended.", True)
+                    text = f"No message for {timer.timeout_s:g} s; the session has ended."
+                    text = frame(text, JSON_RPC_SERVER_ERROR)
                     await send({"type": "websocket.send", "text": text})
                     return {"type": "websocket.disconnect", "code": GOING_AWAY}
                 if message["type"] != "websocket.receive":
                     return message
-                problem = _problem(message.get("text"))
-                if problem is None:
+                try:
+                    json_object(message.get("text"))
+                except UnreadableError as error:
+                    await send({"type": "websocket.send", "text": frame(str(error), error.rpc_code)})
+                else:
                     return message
-                await send({"type": "websocket.send", "text": frame(problem, False)})
 
         return screened
 
@@ -113,46 +115,36 @@ class _IdleTimer:
             self._handle = None
 
 
-def _problem(text: str | None) -> str | None:
-    """Why a message cannot be passed on; None when it can."""
+class UnreadableError(ValueError):
+    """A message that is not one JSON object."""
+
+    def __init__(self, message: str, rpc_code: int = JSON_RPC_PARSE_ERROR) -> None:
+        super().__init__(message)
+        self.rpc_code = rpc_code
+
+
+def json_object(text: str | bytes | None) -> dict[str, Any]:
+    """The object that a message is. Raises UnreadableError, which says what it is instead."""
     if text is None:
-        return "A message must be text, not binary."
+        raise UnreadableError("A message must be text, not binary.")
     try:
         document = from_json(text, allow_inf_nan=False)
     except ValueError as error:
-        return f"The message is not valid JSON: {error}."
+        raise UnreadableError(f"The message is not valid JSON: {error}.") from None
     if not isinstance(document, dict):
-        return "A message must be a JSON object."
-    return None
+        raise UnreadableError("A message must be one JSON object; there are no batches.", JSON_RPC_INVALID)
+    return cast("dict[str, Any]", document)
 
 
-def _ws_error(message: str, ended: bool) -> str:
-    code = "SESSION_ERROR" if ended else "INVALID_JSON"
+def rpc_error(code: int, message: str, id: Any = None) -> bytes:  # noqa: A002 (JSON-RPC's word)
+    """A JSON-RPC error message."""
+    return orjson.dumps({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
+
+
+def _ws_error(message: str, rpc_code: int) -> str:
+    code = "SESSION_ERROR" if rpc_code == JSON_RPC_SERVER_ERROR else "INVALID_JSON"
     return orjson.dumps({"type": "error", "data": {"message": message, "code": code}}).decode()
 
 
-def _rpc_error(message: str, ended: bool) -> str:
-    code = JSON_RPC_SERVER_ERROR if ended else JSON_RPC_PARSE_ERROR
-    error: dict[str, Any] = {"code": code, "message": message}
-    return orjson.dumps({"jsonrpc": "2.0", "id": None, "error": error}).decode()
-
-
-def _screened_body(receive: Receive) -> Receive:
-    """Replace a body that is not a JSON object by one that OpenEnv answers with a parse error."""
-    chunks: list[bytes] = []
-
-    async def screened() -> Message:
-        message = await receive()
-        if message["type"] != "http.request":
-            return message
-        chunks.append(message.get("body", b""))
-        if message.get("more_body", False):
-            return {**message, "body": b""}
-        body = b"".join(chunks)
-        try:
-            text: str | None = body.decode()
-        except UnicodeDecodeError:
-            text = None
-        return {**message, "body": body if _problem(text) is None else b"?"}
-
-    return screened
+def _rpc_error(message: str, rpc_code: int) -> str:
+    return rpc_error(rpc_code, message).decode()

@@ -1,0 +1,154 @@
+"""What MCP asks of a server around its tools: handshake, ping, notifications, a session for each client.
+
+OpenEnv answers ``tools/…`` and its own ``openenv/session/…``; the rest is answered here, for POST /mcp and
+for the WebSocket at /mcp. A client that only speaks MCP is given its session by ``initialize``, in the
+header ``Mcp-Session-Id``, and its calls with that header are calls of that session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import orjson
+from openenv.core.env_server.exceptions import SessionCapacityError
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from inferencegym.registry import EnvSpec
+from server.openenv_server import EnvServer, without_connection
+from server.socket_guard import UnreadableError, json_object, rpc_error
+
+__all__ = ["McpPost", "McpSocket"]
+
+SESSION_HEADER = "mcp-session-id"
+PROTOCOL_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+"""Versions of MCP, newest first, that do not differ in what is served here."""
+SESSION_GONE = -32001
+
+_SERVED_ELSEWHERE = ("tools/", "openenv/")
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What is sent back; ``body`` is None for a notification, which gets no answer."""
+
+    body: dict[str, Any] | None
+    starts_session: bool = False
+
+
+def _answer(call: Mapping[str, Any], spec: EnvSpec) -> _Answer | None:
+    """The answer to a call that is not OpenEnv's; None when OpenEnv answers, with an error perhaps."""
+    method = call.get("method")
+    if call.get("jsonrpc") != "2.0" or not isinstance(method, str):
+        return None
+    if method == "initialize":
+        return _Answer(_success(call, _handshake(call.get("params"), spec)), starts_session=True)
+    if method == "ping":
+        return _Answer(_success(call, {}))
+    # A call that OpenEnv serves is answered without an id too: many that are typed by hand have none.
+    if "id" not in call and not method.startswith(_SERVED_ELSEWHERE):
+        return _Answer(None)
+    return None
+
+
+def _success(call: Mapping[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": call.get("id"), "result": result}
+
+
+def _handshake(params: Any, spec: EnvSpec) -> dict[str, Any]:
+    asked = cast("dict[str, Any]", params).get("protocolVersion") if isinstance(params, dict) else None
+    return {
+        "protocolVersion": asked if asked in PROTOCOL_VERSIONS else PROTOCOL_VERSIONS[0],
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": spec.id, "title": spec.title, "version": spec.version},
+        "instructions": (
+            "The tools play one episode of this session. Whoever runs the agent starts it by a reset over "
+            "/ws?session_id=…, with the id in the Mcp-Session-Id header of this reply or one that "
+            "openenv/session/create returns."
+        ),
+    }
+
+
+class McpPost:
+    """POST /mcp, in front of OpenEnv's handler."""
+
+    def __init__(self, app: ASGIApp, server: EnvServer, spec: EnvSpec) -> None:
+        self._app = app
+        self._server = server
+        self._spec = spec
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await Request(scope, receive).body()
+        token = without_connection.set(True)
+        try:
+            response = await self._respond(body, Headers(scope=scope).get(SESSION_HEADER))
+            if isinstance(response, Response):
+                await response(scope, receive, send)
+            else:
+                await self._app(scope, _giving(response), send)
+        finally:
+            without_connection.reset(token)
+
+    async def _respond(self, body: bytes, session_id: str | None) -> Response | bytes:
+        """The response, or the body that OpenEnv is to answer."""
+        try:
+            call = json_object(body)
+        except UnreadableError as error:
+            return Response(rpc_error(error.rpc_code, str(error)), media_type="application/json")
+        answer = _answer(call, self._spec)
+        if answer is not None:
+            headers = await self._new_session() if answer.starts_session else {}
+            if answer.body is None:
+                return Response(status_code=202)
+            return Response(orjson.dumps(answer.body), media_type="application/json", headers=headers)
+        params = call.get("params", {})
+        if session_id is None or not isinstance(params, dict) or "session_id" in params:
+            return body
+        if not self._server.knows(session_id):
+            text = f"Mcp-Session-Id: {session_id[:80]!r} is unknown or has ended; send initialize again."
+            error = rpc_error(SESSION_GONE, text, call.get("id"))
+            return Response(error, status_code=404, media_type="application/json")
+        if call.get("method") == "openenv/session/create":
+            return body
+        return orjson.dumps({**call, "params": {**cast("dict[str, Any]", params), "session_id": session_id}})
+
+    async def _new_session(self) -> dict[str, str]:
+        try:
+            return {SESSION_HEADER: await self._server.open_session()}
+        except SessionCapacityError:
+            # The tools can still be looked at.
+            return {}
+
+
+def _giving(body: bytes) -> Receive:
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive
+
+
+class McpSocket:
+    """The WebSocket at /mcp, in front of OpenEnv's handler."""
+
+    def __init__(self, app: ASGIApp, spec: EnvSpec) -> None:
+        self._app = app
+        self._spec = spec
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def screened() -> Message:
+            while True:
+                message = await receive()
+                if message["type"] != "websocket.receive":
+                    return message
+                # The guard lets nothing but JSON objects pass.
+                answer = _answer(orjson.loads(message["text"]), self._spec)
+                if answer is None:
+                    return message
+                if answer.body is not None:
+                    await send({"type": "websocket.send", "text": orjson.dumps(answer.body).decode()})
+
+        await self._app(scope, screened, send)
