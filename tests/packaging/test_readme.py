@@ -63,9 +63,9 @@ def test_the_quick_start_works_pasted(url: str) -> None:
     assert 0 < grade["score"] <= 1
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_the_python_programs_run(url: str, number: int) -> None:
-    program = blocks("Python client", "python")[number].replace(README_ADDRESS, url)
+@pytest.mark.parametrize(("title", "number"), [("Python client", 0), ("Python client", 1), ("Gymnasium", 0)])
+def test_the_python_programs_run(url: str, title: str, number: int) -> None:
+    program = blocks(title, "python")[number].replace(README_ADDRESS, url)
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
     )
