@@ -6,12 +6,13 @@ import gc
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pydantic import ValidationError
 
 from inferencegym.registry import EnvSpec, all_specs
-from server.settings import Settings
+from server.listening import why_not_listen
+from server.settings import Settings, told
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -97,10 +98,11 @@ def main() -> None:
     try:
         settings = Settings()
     except ValidationError as error:
-        for finding in error.errors():
-            name = "".join(str(part) for part in finding["loc"])
-            print(f"setting {name}: {finding['msg']} (given: {finding['input']!r})", file=sys.stderr)  # noqa: T201
-        raise SystemExit(2) from None
+        _give_up(told(error))
+    # Before the heavy part of the start, after which nobody looks for the reason any more.
+    problem = why_not_listen(settings.host, settings.port)
+    if problem:
+        _give_up([problem])
     uvicorn.run(
         create_app(settings),
         host=settings.host,
@@ -115,6 +117,12 @@ def main() -> None:
         log_config=None,
         log_level=settings.log_level.lower(),
     )
+
+
+def _give_up(lines: Sequence[str]) -> NoReturn:
+    for line in lines:
+        print(line, file=sys.stderr)  # noqa: T201
+    raise SystemExit(2)
 
 
 _made: dict[str, Any] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
 
 from openenv.core.env_server.exceptions import SessionCapacityError
 from openenv.core.env_server.http_server import HTTPEnvServer
@@ -66,8 +66,8 @@ class EnvServer(HTTPEnvServer):
             taken = len(self._by_post) if by_post else len(self._living) - len(self._by_post)
             if taken >= self._each:
                 await self._make_room(by_post, taken)
-            made: tuple[str, Any] = await super()._create_session()  # pyright: ignore[reportUnknownMemberType]
-            session_id, environment = made
+            made = await super()._create_session()  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
+            session_id, environment = cast("tuple[str, Any]", made)
             if by_post:
                 self._by_post.add(session_id)
         return session_id, environment

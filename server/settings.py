@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from os import environ
+from typing import Annotated, Any, Literal, Self
 
-import limits
-from pydantic import AliasChoices, Field, field_validator
+from pydantic import AliasChoices, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-__all__ = ["Settings"]
+__all__ = ["Settings", "told"]
 
 PREFIX = "INFERENCEGYM_"
 MIB = 1024 * 1024
 
+_READ_ELSEWHERE = frozenset({f"{PREFIX}URL", f"{PREFIX}PPO_CHECKPOINT"})
+"""Variables of clients and agents, which may be set where a server starts."""
+_RATE = re.compile(r"[1-9]\d{0,8}/(second|minute|hour)", re.ASCII)
+
 
 class Settings(BaseSettings):
-    """Every knob of the server. Unknown variables are ignored, wrong values stop the start."""
+    """Every knob of the server. Unknown variables with the prefix and wrong values stop the start."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True, populate_by_name=True)
 
@@ -37,6 +44,7 @@ class Settings(BaseSettings):
     session_idle_timeout_s: float = Field(
         default=3600.0,
         ge=0.0,
+        allow_inf_nan=False,
         description="Seconds without a call after which a session ends. 0 never ends one.",
     )
     rate_limit: str = Field(
@@ -79,13 +87,10 @@ class Settings(BaseSettings):
     @field_validator("rate_limit")
     @classmethod
     def _is_a_rate(cls, value: str) -> str:
-        if value.strip().lower() in ("", "0", "off", "none", "false"):
-            return "off"
-        try:
-            limits.parse(value)
-        except ValueError:
-            raise ValueError("must look like 60000/minute, or be off") from None
-        return value
+        text = "".join(value.lower().split())
+        if text != "off" and not _RATE.fullmatch(text):
+            raise ValueError("must be N/second, N/minute or N/hour with a whole N ≥ 1, or off")
+        return text
 
     @field_validator("cors_origins", mode="before")
     @classmethod
@@ -98,3 +103,40 @@ class Settings(BaseSettings):
     @classmethod
     def _any_case(cls, value: Any) -> Any:
         return value.upper() if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _knows_every_variable(self) -> Self:
+        known = {PREFIX + name.upper() for name in type(self).model_fields}
+        unknown = [
+            name
+            for name in sorted(environ)
+            if name.upper().startswith(PREFIX) and name.upper() not in known | _READ_ELSEWHERE
+        ]
+        if unknown:
+            raise ValueError("; ".join(_unknown(name, known) for name in unknown))
+        return self
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    # The prefix is the same in all of them and would make them all alike.
+    near = get_close_matches(name.upper()[len(PREFIX) :], [each[len(PREFIX) :] for each in known], n=3)
+    return f"{name} is no setting" + (
+        f", did you mean {', '.join(PREFIX + each for each in near)}?" if near else ""
+    )
+
+
+def told(error: ValidationError) -> list[str]:
+    """One line for each wrong setting: the variable, what is wrong, and what was given."""
+    return [_line(finding["loc"], finding["msg"], finding["input"]) for finding in error.errors()]
+
+
+def _line(place: tuple[int | str, ...], problem: str, given: Any) -> str:
+    problem = problem.removeprefix("Value error, ")
+    if not place:
+        return f"settings: {problem}"
+    name = str(place[0])
+    if name in Settings.model_fields:
+        name = PREFIX + name.upper()
+    if name == f"{PREFIX}PORT" and name not in environ:
+        name = "PORT"
+    return f"setting {name}: {problem} (given: {given!r})"

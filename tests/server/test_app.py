@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,15 +13,24 @@ import pytest
 from pydantic import ValidationError
 
 import server.app
-from server.settings import Settings
-from tests.live import live_server
+from server.listening import why_not_listen
+from server.settings import Settings, told
+from tests.live import free_port, live_server
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return _python("-c", code, environment=environment)
+
+
+def run_module(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return _python("-m", *command, environment=environment)
+
+
+def _python(*arguments: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, *arguments],
         cwd=ROOT,
         env=os.environ | environment,
         capture_output=True,
@@ -45,16 +55,69 @@ def test_the_application_is_made_when_it_is_asked_for_and_only_once() -> None:
     [
         ("PORT", "http"),
         ("INFERENCEGYM_MAX_SESSIONS", "0"),
-        ("INFERENCEGYM_RATE_LIMIT", "often"),
+        *[
+            ("INFERENCEGYM_RATE_LIMIT", value)
+            for value in ("often", "0/minute", "10/day", "", "5", "-1/hour", "1.5/hour", "5/2minute", "0")
+        ],
+        ("INFERENCEGYM_SESSION_IDLE_TIMEOUT_S", "inf"),
+        ("INFERENCEGYM_SESSION_IDLE_TIMEOUT_S", "nan"),
         ("INFERENCEGYM_LOG_LEVEL", "LOUD"),
     ],
 )
-def test_a_wrong_setting_stops_the_start_with_its_name(name: str, value: str) -> None:
-    done = run("from server.app import main; main()", **{name: value})
-    assert done.returncode == 2
-    assert "setting" in done.stderr
-    assert value in done.stderr
-    assert "Traceback" not in done.stderr
+def test_a_wrong_setting_is_told_with_its_name(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ValidationError) as caught:
+        Settings()
+    (line,) = told(caught.value)
+    assert line.startswith(f"setting {name}: ")
+    assert line.endswith(f"(given: {value!r})")
+
+
+@pytest.mark.parametrize("command", [["server.app"], ["inferencegym.cli", "serve"]], ids=["module", "cli"])
+def test_what_hinders_the_start_is_one_sentence(command: list[str]) -> None:
+    def refusal(**environment: str) -> str:
+        done = run_module(*command, **environment)
+        assert done.returncode == 2
+        assert done.stdout == ""
+        (line,) = done.stderr.splitlines()
+        return line
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        line = refusal(INFERENCEGYM_HOST="127.0.0.1", INFERENCEGYM_PORT=port)
+    assert line.startswith("setting INFERENCEGYM_PORT")
+    assert port in line
+    line = refusal(INFERENCEGYM_HOST="192.0.2.1", PORT="0")
+    assert line.startswith("setting INFERENCEGYM_HOST")
+    assert "192.0.2.1" in line
+    assert "given: '0'" in refusal(INFERENCEGYM_MAX_SESSIONS="0")
+
+
+@pytest.mark.parametrize("host", ["no such host", "a" * 70, "::zz", "..", "192.0.2.1"])
+def test_a_host_that_is_not_of_this_machine(host: str) -> None:
+    assert (why_not_listen(host, 0) or "").startswith(f"setting INFERENCEGYM_HOST: cannot listen on {host!r}")
+
+
+def test_a_good_address_is_free_again_after_it_was_tried() -> None:
+    assert why_not_listen("127.0.0.1", 0) is None
+    assert why_not_listen("localhost", 0) is None
+    port = free_port()
+    assert why_not_listen("127.0.0.1", port) is why_not_listen("127.0.0.1", port) is None
+
+
+def test_a_variable_that_is_no_setting_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFERENCEGYM_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("INFERENCEGYM_PPO_CHECKPOINT", "x")
+    Settings()
+    monkeypatch.setenv("INFERENCEGYM_RATE_LIMITS", "5/minute")
+    monkeypatch.setenv("INFERENCEGYM_XYZZY", "1")
+    with pytest.raises(ValidationError) as caught:
+        Settings()
+    (line,) = told(caught.value)
+    assert "INFERENCEGYM_RATE_LIMITS is no setting, did you mean INFERENCEGYM_RATE_LIMIT?" in line
+    assert "INFERENCEGYM_XYZZY is no setting" in line
 
 
 def test_the_command_serves_and_stops() -> None:
