@@ -76,6 +76,8 @@ def _quant_tier(value: Any) -> Any:
 
 Whole = Annotated[int, BeforeValidator(_whole_number)]
 Real = Annotated[float, BeforeValidator(_real_number)]
+# The limits stand first and inside: elsewhere an optional field keeps them out of its JSON schema.
+Weight = Annotated[float, Field(ge=0.0, le=1.0), BeforeValidator(_real_number)]
 SpecLength = Annotated[Literal[0, 1, 2, 4, 8], BeforeValidator(_whole_number)]
 Tier = Annotated[
     QuantTier,
@@ -210,10 +212,10 @@ class RewardConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    alpha: Real | None = Field(default=None, ge=0.0, le=1.0, description="Weight of throughput T.")
-    beta: Real | None = Field(default=None, ge=0.0, le=1.0, description="Weight of latency L.")
-    gamma: Real | None = Field(default=None, ge=0.0, le=1.0, description="Weight of SLO violations V.")
-    delta: Real | None = Field(default=None, ge=0.0, le=1.0, description="Weight of cost C.")
+    alpha: Weight | None = Field(default=None, description="Weight of throughput T.")
+    beta: Weight | None = Field(default=None, description="Weight of latency L.")
+    gamma: Weight | None = Field(default=None, description="Weight of SLO violations V.")
+    delta: Weight | None = Field(default=None, description="Weight of cost C.")
 
 
 class EpisodeState(BaseModel):

@@ -209,3 +209,15 @@ async def test_bodies_without_a_json_content_type(client: httpx.AsyncClient) -> 
     reply = await client.post("/reset", content=b'{"seed": 1}', headers={"content-type": "text/plain"})
     assert reply.status_code == 415
     assert "application/json" in error_of(reply)["message"]
+
+
+async def test_the_limits_of_the_weights_are_in_every_schema(client: httpx.AsyncClient) -> None:
+    info = (await client.get("/info")).json()["config_schema"]
+    document = (await client.get("/openapi.json")).json()["components"]["schemas"]["RewardConfig"]
+    for schema in (info, document):
+        for name in ("alpha", "beta", "gamma", "delta"):
+            number, null = schema["properties"][name]["anyOf"]
+            assert (number["type"], number["minimum"], number["maximum"]) == ("number", 0, 1)
+            assert null == {"type": "null"}
+    reply = await client.post("/reset", json={"config": {"alpha": -1}})
+    assert "a finite number from 0.0 to 1.0" in error_of(reply)["message"]
