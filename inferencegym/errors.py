@@ -21,6 +21,10 @@ __all__ = [
 ]
 
 
+MAX_SHOWN_CHARS = 80
+"""Characters of a rejected value that a message repeats."""
+
+
 class InferenceGymError(Exception):
     """Base of all InferenceGym errors. ``code`` is stable for programs; ``status`` is the HTTP status."""
 
@@ -33,6 +37,15 @@ class InferenceGymError(Exception):
         self.hint = hint
 
 
+def _shown(value: object) -> str:
+    """A short repr of any value: an error must not fail while it is made."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 (an integer above the digit limit, deep nesting, a broken __repr__)
+        return f"a value of type {type(value).__name__}"
+    return text if len(text) <= MAX_SHOWN_CHARS else text[: MAX_SHOWN_CHARS - 3] + "..."
+
+
 class InvalidValueError(InferenceGymError, ValueError):
     """A value outside what its field allows. Nothing was changed."""
 
@@ -40,9 +53,7 @@ class InvalidValueError(InferenceGymError, ValueError):
     status = 422
 
     def __init__(self, field: str, value: object, allowed: str, hint: str = "") -> None:
-        shown = repr(value)
-        shown = shown if len(shown) <= 80 else shown[:77] + "..."
-        super().__init__(f"{field}: {shown} is not allowed; allowed: {allowed}.", hint)
+        super().__init__(f"{field}: {_shown(value)} is not allowed; allowed: {allowed}.", hint)
         self.field = field
 
 
@@ -54,9 +65,10 @@ class UnknownNameError(InferenceGymError, LookupError):
 
     def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
         names = sorted(known)
-        near = get_close_matches(str(name), names, n=3, cutoff=0.5)
+        text = name[:MAX_SHOWN_CHARS] if isinstance(name, str) else _shown(name)
+        near = get_close_matches(text, names, n=3, cutoff=0.5)
         hint = f"Did you mean {', '.join(near)}?" if near else f"Known: {', '.join(names)}."
-        super().__init__(f"{kind}: {str(name)[:80]!r} does not exist.", hint)
+        super().__init__(f"{kind}: {text!r} does not exist.", hint)
         self.kind = kind
 
 
