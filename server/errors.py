@@ -16,6 +16,7 @@ from inferencegym.errors import InferenceGymError
 
 __all__ = [
     "BodyTooLargeError",
+    "ContentEncodingError",
     "InternalError",
     "InvalidJsonError",
     "MediaTypeError",
@@ -63,6 +64,19 @@ class MediaTypeError(InferenceGymError):
         super().__init__(
             f"Content-Type: {content_type[:80]!r} is not allowed; allowed: application/json.",
             "With curl add -H 'content-type: application/json'.",
+        )
+
+
+class ContentEncodingError(InferenceGymError):
+    """A compressed body."""
+
+    code = "unsupported_media_type"
+    status = 415
+
+    def __init__(self, encoding: str) -> None:
+        super().__init__(
+            f"Content-Encoding: {encoding[:80]!r} is not allowed; allowed: identity.",
+            "Send the body uncompressed, without this header.",
         )
 
 

@@ -33,6 +33,9 @@ class FastLane:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         handler = None
         if scope["type"] == "http":
+            if scope["method"] == "HEAD":
+                await self._head(scope, receive, send)
+                return
             handler = self._handlers.get((scope["method"], scope["path"]))
         if handler is None:
             await self._app(scope, receive, send)
@@ -45,3 +48,12 @@ class FastLane:
         except ClientDisconnect:
             response = Response(status_code=CLIENT_GONE)
         await response(scope, receive, send)
+
+    async def _head(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer as to GET; the HTTP server, which knows the method, leaves the body out."""
+        as_get = {**scope, "method": "GET"}
+        try:
+            await self(as_get, receive, send)
+        finally:
+            # What was noted about the route, for the metrics.
+            scope.update({**as_get, "method": "HEAD"})

@@ -15,7 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inferencegym.errors import InferenceGymError
-from server.errors import BodyTooLargeError, RateLimitError, error_response, unexpected
+from server.errors import BodyTooLargeError, ContentEncodingError, RateLimitError, error_response, unexpected
 from server.fast_lane import ROUTE_KEY
 from server.metrics import Metrics
 from server.settings import Settings
@@ -151,7 +151,7 @@ class RateLimit:
 
 
 class BodyLimit:
-    """Refuses bodies above the limit of their endpoint, by their declared or their actual length."""
+    """Refuses compressed bodies and those above their endpoint's limit, by declared or actual length."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
@@ -162,7 +162,9 @@ class BodyLimit:
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
             return await self._app(scope, receive, send)
         limit = self._grader_limit if scope["path"].endswith("/grader") else self._limit
-        declared = _declared_length(scope)
+        declared, encoding = _declared(scope)
+        if encoding not in ("", "identity"):
+            return await _refuse(ContentEncodingError(encoding), scope, receive, send)
         if declared is None:
             body = await _read_up_to(receive, limit)
             if body is None:
@@ -173,12 +175,15 @@ class BodyLimit:
         return await self._app(scope, receive, send)
 
 
-def _declared_length(scope: Scope) -> int | None:
-    """Content-Length, which the HTTP parser enforces; None for a chunked body."""
+def _declared(scope: Scope) -> tuple[int | None, str]:
+    """Content-Length, which the HTTP parser enforces (None for a chunked body), and Content-Encoding."""
+    length, encoding = None, ""
     for name, value in scope["headers"]:
         if name == b"content-length":
-            return int(value) if value.isdigit() else None
-    return None
+            length = int(value) if value.isdigit() else None
+        elif name == b"content-encoding":
+            encoding = value.decode("latin-1").strip().lower()
+    return length, encoding
 
 
 async def _read_up_to(receive: Receive, limit: int) -> bytes | None:

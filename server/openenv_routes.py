@@ -14,6 +14,7 @@ from server.bound import BoundEnv
 from server.mcp_protocol import McpPost, McpSocket
 from server.openenv_adapter import make_environment
 from server.openenv_server import EnvServer
+from server.raw import JsonOnly
 from server.settings import Settings
 
 __all__ = ["OpenEnvRoutes", "openenv_routes"]
@@ -46,6 +47,8 @@ def openenv_routes(bound: BoundEnv, settings: Settings) -> OpenEnvRoutes:
     for route in scratch.router.routes:
         if isinstance(route, APIRoute) and route.path == "/mcp":
             route.app = McpPost(route.app, server, bound.spec)
+        elif isinstance(route, APIRoute) and "POST" in (route.methods or ()):
+            route.app = JsonOnly(route.app)
         elif isinstance(route, APIWebSocketRoute) and route.path == "/mcp":
             route.app = McpSocket(route.app, bound.spec)
     return OpenEnvRoutes(

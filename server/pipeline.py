@@ -12,6 +12,8 @@ from server.socket_guard import SocketGuard
 
 __all__ = ["GymApp"]
 
+_PAGES = ("/web", "/docs", "/redoc")
+
 
 class GymApp(FastAPI):
     """A FastAPI application behind this server's own middleware.
@@ -21,10 +23,12 @@ class GymApp(FastAPI):
     """
 
     pipeline: ASGIApp | None = None
+    _mounts: frozenset[str] = frozenset()
 
     def put_behind(self, services: Services) -> None:
         """Put the middleware in front. Until then the application is plain FastAPI."""
         settings = services.settings
+        self._mounts = frozenset(path.rpartition("/")[0] for _, path in services.fast_lane)
         app: ASGIApp = super().__call__
         app = FastLane(app, services.fast_lane)
         app = SocketGuard(app, settings.session_idle_timeout_s)
@@ -36,4 +40,15 @@ class GymApp(FastAPI):
         self.pipeline = Observe(app, services.metrics, log_requests=settings.log_level in ("DEBUG", "INFO"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await (self.pipeline or super().__call__)(scope, receive, send)
+        if self.pipeline is None:
+            await super().__call__(scope, receive, send)
+            return
+        if scope["type"] == "http" and scope["path"].endswith("/") and not self._is_page(scope["path"]):
+            # An empty redirect is lost on most programs; what a trailing slash means is plain.
+            scope["path"] = scope["path"].rstrip("/")
+        await self.pipeline(scope, receive, send)
+
+    def _is_page(self, path: str) -> bool:
+        """Pages for browsers, which follow redirects and resolve links against the address."""
+        stripped = path.rstrip("/")
+        return stripped in self._mounts or stripped.endswith(_PAGES)

@@ -211,6 +211,47 @@ async def test_bodies_without_a_json_content_type(client: httpx.AsyncClient) -> 
     assert "application/json" in error_of(reply)["message"]
 
 
+async def test_the_task_api_takes_the_same_content_types(client: httpx.AsyncClient) -> None:
+    body = b'{"split": "train"}'
+    for headers in ({}, {"content-type": "application/x-www-form-urlencoded"}):
+        reply = await client.post("/serving/num_tasks", content=body, headers=headers)
+        assert reply.status_code == 200, reply.text
+    reply = await client.post("/serving/num_tasks", content=body, headers={"content-type": "text/plain"})
+    assert reply.status_code == 415
+    assert "text/plain" in error_of(reply)["message"]
+
+
+@pytest.mark.parametrize("path", ["/reset", "/mcp", "/serving/num_tasks", "/grader"])
+async def test_a_compressed_body_is_refused_by_its_name(client: httpx.AsyncClient, path: str) -> None:
+    for encoding in ("gzip", "deflate", "br", "GZIP"):
+        reply = await client.post(path, content=b"\x1f\x8b", headers={"content-encoding": encoding})
+        assert reply.status_code == 415
+        assert encoding.lower() in error_of(reply)["message"]
+    reply = await client.post("/reset", content=b"{}", headers={"content-encoding": "identity"})
+    assert reply.status_code == 200
+
+
+async def test_a_trailing_slash_changes_nothing(client: httpx.AsyncClient, mount: str) -> None:
+    session = await begin(client, f"{mount}", seed=3)
+    body = {"session_id": session["session_id"], "action": {}}
+    assert (await client.post(f"{mount}/step/", json=body)).status_code == 200
+    for path in ("/tasks", "/schema", "/metadata", "/health"):
+        assert (await client.get(f"{mount}{path}/")).status_code == 200
+    reply = await client.post(f"{mount}/nothing/here/")
+    assert reply.status_code in (404, 405)
+    error_of(reply)
+    assert (await client.get(f"{mount}/")).headers["content-type"].startswith("application/json")
+
+
+def test_head_is_get_without_the_body(url: str, mount: str) -> None:
+    with httpx.Client(base_url=url, trust_env=False) as live:
+        for path in ("/health", "/tasks", "/schema", "/metadata", "/"):
+            reply = live.head(f"{mount}{path}")
+            assert (reply.status_code, reply.content) == (200, b""), path
+        assert live.head(f"{mount}/step").status_code == 405
+        assert live.get(f"{mount}/health").status_code == 200
+
+
 async def test_the_limits_of_the_weights_are_in_every_schema(client: httpx.AsyncClient) -> None:
     info = (await client.get("/info")).json()["config_schema"]
     document = (await client.get("/openapi.json")).json()["components"]["schemas"]["RewardConfig"]
