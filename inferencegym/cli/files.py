@@ -82,7 +82,7 @@ def load_record(path: Path, task_id: str | None) -> LogRecord | ReplayRecord:
     except (OSError, ValueError) as error:
         raise InvalidValueError("FILE", str(path), "a readable JSON file", str(error)) from None
     except RecursionError:
-        raise InvalidValueError("FILE", str(path), "JSON of a sane depth", "It is nested too deeply.") from None
+        raise InvalidValueError("FILE", str(path), "a JSON file", "It is nested too deeply.") from None
     fields = _fields(document)
     task: Any = fields.get("task_id", task_id)
     if not isinstance(task, str):
