@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import structlog
@@ -24,6 +25,7 @@ __all__ = [
     "RejectedError",
     "error_body",
     "error_response",
+    "in_words",
     "install_handlers",
     "unexpected",
 ]
@@ -34,6 +36,14 @@ CLIENT_GONE = 499
 log = structlog.stdlib.get_logger("inferencegym.server")
 
 
+_LONE_SURROGATE = re.compile(r"unexpected end of hex escape|lone leading surrogate in hex escape")
+
+
+def in_words(why: str) -> str:
+    """What the JSON parser says, where only its author would understand it in other words."""
+    return _LONE_SURROGATE.sub(r"half of a surrogate pair (\\ud800 to \\udfff), which is no character,", why)
+
+
 class InvalidJsonError(InferenceGymError):
     """The body is not one JSON document in UTF-8."""
 
@@ -42,7 +52,7 @@ class InvalidJsonError(InferenceGymError):
 
     def __init__(self, why: str) -> None:
         super().__init__(
-            f"The body is not valid JSON: {why}.",
+            f"The body is not valid JSON: {in_words(why)}.",
             "Send one JSON object in UTF-8, such as {}, at most 200 levels deep; see /docs.",
         )
 

@@ -15,6 +15,8 @@ import orjson
 from pydantic_core import from_json
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server.errors import in_words
+
 __all__ = ["SocketGuard", "UnreadableError", "json_object", "rpc_error"]
 
 GOING_AWAY = 1001
@@ -130,7 +132,7 @@ def json_object(text: str | bytes | None) -> dict[str, Any]:
     try:
         document = from_json(text, allow_inf_nan=False)
     except ValueError as error:
-        raise UnreadableError(f"The message is not valid JSON: {error}.") from None
+        raise UnreadableError(f"The message is not valid JSON: {in_words(str(error))}.") from None
     if not isinstance(document, dict):
         raise UnreadableError("A message must be one JSON object; there are no batches.", JSON_RPC_INVALID)
     return cast("dict[str, Any]", document)

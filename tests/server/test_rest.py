@@ -221,6 +221,14 @@ async def test_the_task_api_takes_the_same_content_types(client: httpx.AsyncClie
     assert "text/plain" in error_of(reply)["message"]
 
 
+@pytest.mark.parametrize("text", [r"\ud800", r"\udc00", r"\ud800\ud800", r"\ud800x"])
+@pytest.mark.parametrize("path", ["/reset", "/step", "/grader", "/mcp"])
+async def test_half_a_surrogate_pair_is_called_so(client: httpx.AsyncClient, path: str, text: str) -> None:
+    reply = await client.post(path, content=f'{{"task_id": "{text}"}}'.encode())
+    message = reply.json()["error"]["message"]
+    assert r"half of a surrogate pair (\ud800 to \udfff), which is no character, at line 1" in message
+
+
 @pytest.mark.parametrize("path", ["/reset", "/mcp", "/serving/num_tasks", "/grader"])
 async def test_a_compressed_body_is_refused_by_its_name(client: httpx.AsyncClient, path: str) -> None:
     for encoding in ("gzip", "deflate", "br", "GZIP"):
