@@ -85,11 +85,16 @@ def _use_error_format(operation: dict[str, Any], path: str, content: dict[str, A
         responses.setdefault("404", {"description": "Unknown environment"})
     if "requestBody" in operation or path == "/mcp":
         responses.setdefault("413", {"description": "Body too large"})
+        responses.setdefault("415", {"description": "Body compressed or not declared as JSON"})
     if path == "/mcp":
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _JSON_RPC}}}
     for status, response in responses.items():
         if status.startswith("4"):
             response["content"] = content
+    if path == "/mcp":
+        responses["202"] = {"description": "A notification; there is no answer"}
+        rpc_error = {"application/json": {"schema": {"type": "object", "required": ["jsonrpc", "error"]}}}
+        responses["404"] = {"description": "The Mcp-Session-Id is unknown", "content": rpc_error}
 
 
 _JSON_RPC = {
