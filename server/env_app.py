@@ -10,6 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.routing import Mount
 
 from server.bound import BoundEnv
+from server.docs_page import add_docs_page
 from server.errors import install_handlers
 from server.landing import landing_page, play_page
 from server.openenv_routes import OpenEnvRoutes, openenv_routes
@@ -42,6 +43,8 @@ def build_env_app(
         title=f"InferenceGym · {spec.title}",
         version=spec.version,
         description=_DESCRIPTION.format(description=spec.description),
+        docs_url=None,
+        redoc_url=None,
         # FastAPI's own OpenTelemetry hooks: asking at every request whether they are wanted is not free.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
@@ -55,6 +58,7 @@ def build_env_app(
     app.add_route("/", landing_page(bound, others, web), methods=["GET"], include_in_schema=False)
     if web:
         app.add_route("/web", play_page(bound), methods=["GET"], include_in_schema=False)
+    add_docs_page(app)
     app.router.routes.extend(openenv.routes)
     app.openapi = lambda: _document(app)
     return app, openenv

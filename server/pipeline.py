@@ -12,7 +12,7 @@ from server.socket_guard import SocketGuard
 
 __all__ = ["GymApp"]
 
-_PAGES = ("/web", "/docs", "/redoc")
+_PAGES = ("/web", "/docs")
 
 
 class GymApp(FastAPI):

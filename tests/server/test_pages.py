@@ -68,6 +68,8 @@ async def test_every_documented_error_has_the_one_format(client: httpx.AsyncClie
     document = (await client.get(f"{mount}/openapi.json")).json()
     for path, method in operations(document):
         for status, response in document["paths"][path][method]["responses"].items():
+            if (path, status) == ("/mcp", "404"):
+                continue  # a JSON-RPC client reads JSON-RPC errors only
             if not status.startswith("2"):
                 schema = response["content"]["application/json"]["schema"]
                 assert schema == {"$ref": "#/components/schemas/ErrorReply"}, (path, status)
@@ -82,3 +84,15 @@ async def test_a_path_is_served_by_one_route_only(client: httpx.AsyncClient) -> 
         for method in (getattr(route, "methods", None) or ["WEBSOCKET"])
     ]
     assert len(seen) == len(set(seen))
+
+
+async def test_the_api_page_needs_no_other_host(client: httpx.AsyncClient, mount: str) -> None:
+    page = await client.get(f"{mount}/docs")
+    assert page.status_code == 200
+    addresses = re.findall(r"""(?:src|href)="([^"]+)\"""", page.text) + re.findall(
+        r"url: '([^']+)'", page.text
+    )
+    assert len(addresses) >= 3
+    for address in addresses:
+        assert address.startswith(f"{mount}/"), address
+        assert (await client.get(address)).status_code == 200, address
