@@ -9,6 +9,8 @@ baseline  the default action for ever: batch 32, all of the KV pool, nothing els
 static    the best constant setting that calibration found for the task
 reactive  a hand-written rule on queue, arrivals and memory; no search behind it
 adaptive  the best two-mode policy that calibration found for the task
+mpc       a short look-ahead on copied simulators, around the reactive rule (:mod:`agents.model_predictive`)
+evolved   the best parameters that CMA-ES found for a small policy (:mod:`agents.evolved`)
 llm       a language model behind a chat service (needs a key, see :mod:`agents.llm_api`)
 ========  =============================================================================================
 """
@@ -64,6 +66,20 @@ def reactive_agent(task_id: str, seed: int) -> TwoMode:
     return TwoMode(quiet, busy, rate_on_rps=surge_rps, queue_on=8, queue_off=2)
 
 
+def mpc_agent(task_id: str, seed: int) -> Any:
+    """Model-predictive control."""
+    from agents.model_predictive import ModelPredictive
+
+    return ModelPredictive(task_id, seed)
+
+
+def evolved_agent(task_id: str, seed: int) -> Any:
+    """The committed evolved policy. Raises InferenceGymError when the task has none."""
+    from agents.evolved_policy import load_agent
+
+    return load_agent(task_id)
+
+
 def llm_agent(task_id: str, seed: int) -> Any:
     """A language model, named by environment variables. Raises InferenceGymError without a key."""
     from agents.llm import LLMAgent
@@ -90,6 +106,8 @@ AGENTS: dict[str, Callable[[str, int], Any]] = {
     "static": static_agent,
     "reactive": reactive_agent,
     "adaptive": adaptive_agent,
+    "mpc": mpc_agent,
+    "evolved": evolved_agent,
     "llm": llm_agent,
 }
 """Factories ``(task_id, seed) -> agent``."""
