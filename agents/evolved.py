@@ -19,7 +19,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -37,7 +37,7 @@ from grader.policies import policy_from_dict
 from inferencegym.errors import InferenceGymError, InvalidValueError
 from simulator.trace_sim import shared_simulator
 
-__all__ = ["Settings", "evolve", "main"]
+__all__ = ["Settings", "command", "evolve", "main"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -49,19 +49,19 @@ VALIDATE_EVERY = 10
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to search. The defaults are those of the committed parameters."""
+    """How to search."""
 
     task: str
-    generations: int = 250
+    generations: int = 300
     population: int = 24
-    seeds: int = 32
+    seeds: int = 48
     """Episodes that each candidate of a generation plays."""
     sigma: float = 0.12
     """Standard deviation of the first generation, in units of the parameters."""
     fitness: Literal["grade", "reward"] = "grade"
     search_seed: int = 1
     minutes: float = 10.0
-    """The search ends after the generation in which this time is over."""
+    """The search ends at the first validation after this time."""
 
     def __post_init__(self) -> None:
         get_task(self.task)
@@ -101,9 +101,13 @@ def evolve(settings: Settings, threads: int = 1, progress: Progress | None = Non
         {"popsize": settings.population, "seed": settings.search_seed, "verbose": -9},
     )
     best, best_grade = start, _validate(arena, start)
-    start_grade, generation, began_s = best_grade, 0, time.monotonic()
+    start_grade, generation = best_grade, 0
     bar = progress.add_task(settings.task, total=settings.generations) if progress else None
-    while generation < settings.generations and time.monotonic() - began_s < 60.0 * settings.minutes:
+    ends_s = time.monotonic() + 60.0 * settings.minutes
+    # Time may end it right after a validation only, so that the number of generations says all.
+    while generation < settings.generations and not (
+        generation and generation % VALIDATE_EVERY == 0 and time.monotonic() > ends_s
+    ):
         candidates = np.array(search.ask())
         grades, rewards = arena.play(candidates, settings.training_seeds(generation))
         fitness = (grades if settings.fitness == "grade" else rewards).mean(axis=1)
@@ -116,7 +120,7 @@ def evolve(settings: Settings, threads: int = 1, progress: Progress | None = Non
                 best, best_grade = mean, grade
         if progress is not None and bar is not None:
             progress.update(bar, completed=generation, description=f"{settings.task} {best_grade:.4f}")
-    return _document(settings, generation, best, best_grade, start_grade)
+    return _document(replace(settings, generations=generation), best, best_grade, start_grade)
 
 
 def _import_cma() -> Any:
@@ -135,16 +139,12 @@ def _validate(arena: Arena, parameters: FloatArray) -> float:
     return float(arena.play(parameters[None], VALIDATION_SEEDS)[0].mean())
 
 
-def _document(
-    settings: Settings, generations: int, parameters: FloatArray, grade: float, start_grade: float
-) -> dict[str, Any]:
+def _document(settings: Settings, parameters: FloatArray, grade: float, start_grade: float) -> dict[str, Any]:
     pack = shared_simulator().table.metadata
-    last = settings.training_seeds(generations - 1)[-1]
     return {
-        "made_by": "python -m agents.evolved",
+        "made_by": command(settings),
         "settings": asdict(settings),
-        "generations_played": generations,
-        "training_seeds": [FIRST_TRAINING_SEED, last],
+        "training_seeds": [FIRST_TRAINING_SEED, settings.training_seeds(settings.generations - 1)[-1]],
         "validation_seeds": [VALIDATION_SEEDS.start, VALIDATION_SEEDS.stop - 1],
         "validation_grade": grade,
         "validation_grade_of_the_start": start_grade,
@@ -155,20 +155,25 @@ def _document(
     }
 
 
+def command(settings: Settings) -> str:
+    """The command that makes the same parameters again, however fast the machine is."""
+    words = ["python -m agents.evolved", f"--task {settings.task}"]
+    words += [f"--{name.replace('_', '-')} {getattr(settings, name)}" for name, _ in _OPTIONS]
+    return " ".join([*words, f"--fitness {settings.fitness}", f"--minutes {MINUTES_ENOUGH}"])
+
+
+MINUTES_ENOUGH = 600
+
+_OPTIONS = (("generations", int), ("population", int), ("seeds", int), ("sigma", float), ("search_seed", int))
+
+
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m agents.evolved", description="Evolve a policy.")
     parser.add_argument("--task", required=True, help="task1, task2 or task3")
     parser.add_argument("--output", type=Path, help="JSON file; default agents/data/evolved_TASK.json")
     parser.add_argument("--threads", type=int, default=cpu_count())
     defaults = Settings("task1")
-    for name, kind in (
-        ("generations", int),
-        ("population", int),
-        ("seeds", int),
-        ("sigma", float),
-        ("search_seed", int),
-        ("minutes", float),
-    ):
+    for name, kind in (*_OPTIONS, ("minutes", float)):
         option = f"--{name.replace('_', '-')}"
         parser.add_argument(option, type=kind, default=getattr(defaults, name), help="default %(default)s")
     parser.add_argument("--fitness", choices=("grade", "reward"), default=defaults.fitness)
@@ -190,7 +195,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(document, indent=1) + "\n")
     print(
-        f"{settings.task}: {document['generations_played']} generations; mean grade on validation seeds "
+        f"{settings.task}: {document['settings']['generations']} generations; mean grade on validation seeds "
         f"{document['validation_grade_of_the_start']:.4f} -> {document['validation_grade']:.4f}; {output}"
     )
     return 0

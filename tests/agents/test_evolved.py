@@ -8,7 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.evolved import FIRST_TRAINING_SEED, VALIDATION_SEEDS, Settings, evolve, main
+from agents.evolved import (
+    FIRST_TRAINING_SEED,
+    VALIDATE_EVERY,
+    VALIDATION_SEEDS,
+    Settings,
+    command,
+    evolve,
+    main,
+)
 from agents.evolved_policy import (
     KNOBS,
     EvolvedAgent,
@@ -92,11 +100,9 @@ def test_the_arena_plays_and_grades_as_single_episodes_do(task_id: str) -> None:
 def test_the_committed_policies_say_how_they_were_made(task_id: str) -> None:
     stored = json.loads(stored_path(task_id).read_text())
     settings = Settings(**stored["settings"])
+    assert stored["made_by"] == command(settings)
     first, last = stored["training_seeds"]
-    assert (first, last) == (
-        FIRST_TRAINING_SEED,
-        settings.training_seeds(stored["generations_played"] - 1)[-1],
-    )
+    assert (first, last) == (FIRST_TRAINING_SEED, settings.training_seeds(settings.generations - 1)[-1])
     assert not HELD_OUT & {*range(first, last + 1), *range(*stored["validation_seeds"])}
     assert stored["validation_grade"] >= stored["validation_grade_of_the_start"]
     assert len(stored["parameters"]) == parameter_count(task_id)
@@ -125,8 +131,17 @@ def test_training_is_reproducible_and_uses_no_held_out_seed() -> None:
     settings = Settings("task1", generations=2, population=4, seeds=2)
     first, second = (evolve(settings, threads) for threads in (1, 2))
     assert first == second
-    assert first["generations_played"] == 2
+    assert first["settings"]["generations"] == 2
     assert not HELD_OUT & {*settings.training_seeds(0), *settings.training_seeds(249), *VALIDATION_SEEDS}
+
+
+def test_time_ends_a_search_where_a_number_of_generations_would() -> None:
+    pytest.importorskip("cma")
+    fields = {"task": "task1", "population": 4, "seeds": 1}
+    timed = evolve(Settings(**fields, minutes=1e-9))  # type: ignore[arg-type]
+    counted = evolve(Settings(**fields, generations=VALIDATE_EVERY))  # type: ignore[arg-type]
+    assert timed["settings"]["generations"] == VALIDATE_EVERY
+    assert timed["parameters"] == counted["parameters"]
 
 
 def test_the_command_writes_its_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
