@@ -19,7 +19,8 @@ from grader.serving import GRADER
 from inference import main
 from inferencegym.models import ServeAction
 from tests.agents.fake_chat import Answer, FakeChat, fake_chat, said
-from tests.live import ROOT, live_server
+from tests.live import ROOT
+from tests.server.conftest import make_app, serve
 
 START = re.compile(r"^\[START\] task=(\S+) env=(\S+) model=(\S+)$")
 STEP = re.compile(
@@ -145,7 +146,7 @@ def test_json_result(tmp_path: Path, infer: Infer) -> None:
 
 
 def test_against_a_server_it_says_the_same(by_rule: Ran, infer: Infer) -> None:
-    with live_server() as url:
+    with serve(make_app()) as url:
         ran = infer(INFERENCEGYM_URL=url, TASKS="task3")
     assert (ran.code, ran.out) == (0, by_rule.out[by_rule.out.index("[START] task=task3") :])
 
