@@ -143,7 +143,7 @@ def _document(settings: Settings, parameters: FloatArray, grade: float, start_gr
     pack = shared_simulator().table.metadata
     return {
         "made_by": command(settings),
-        "settings": asdict(settings),
+        "settings": {name: value for name, value in asdict(settings).items() if name != "minutes"},
         "training_seeds": [FIRST_TRAINING_SEED, settings.training_seeds(settings.generations - 1)[-1]],
         "validation_seeds": [VALIDATION_SEEDS.start, VALIDATION_SEEDS.stop - 1],
         "validation_grade": grade,
