@@ -70,7 +70,7 @@ traces: $(TRACES_STAMP) ## Rebuild the measured trace pack
 test-traces: $(TRACES_STAMP) ## Test the trace pack builder against the kernel library
 	$(PY) -m pytest -q -m traces $(PYTEST_ARGS)
 
-demo: $(DEMO_STAMP) ## Run the training demo notebooks
+demo: $(DEMO_STAMP) ## Run the tests of training and plots
 	$(PY) -m pytest -q -m demo $(PYTEST_ARGS)
 
 test-demo: demo ## The same, as a test
