@@ -80,6 +80,13 @@ def evolved_agent(task_id: str, seed: int) -> Any:
     return load_agent(task_id)
 
 
+def ppo_agent(task_id: str, seed: int) -> Any:
+    """The policy that ``agents.ppo_demo`` trained. Raises InferenceGymError when there is none yet."""
+    from agents.ppo_policy import load_agent
+
+    return load_agent(task_id)
+
+
 def llm_agent(task_id: str, seed: int) -> Any:
     """A language model, named by environment variables. Raises InferenceGymError without a key."""
     from agents.llm import LLMAgent
@@ -108,6 +115,7 @@ AGENTS: dict[str, Callable[[str, int], Any]] = {
     "adaptive": adaptive_agent,
     "mpc": mpc_agent,
     "evolved": evolved_agent,
+    "ppo": ppo_agent,
     "llm": llm_agent,
 }
 """Factories ``(task_id, seed) -> agent``."""

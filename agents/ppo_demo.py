@@ -1,0 +1,463 @@
+# pyright: basic, reportMissingImports=false
+# (PyTorch and Stable-Baselines3 are an extra that is not installed where types are checked.)
+"""Train PPO on InferenceGym/Serving-v0 and see what it learned: ``python -m agents.ppo_demo --task task1``.
+
+Reads from top to bottom: settings, the environment as Stable-Baselines3 wants it, evaluation, training, table
+and picture. Needs PyTorch and the extra ``demo`` (``make demo`` installs both).
+
+Everything is written to ``runs/ppo/TASK/``:
+
+=================  ====================================================================================
+policy.npz         the trained network, for the agent ``ppo`` (``inferencegym compare --agents ppo``)
+model.zip          the same as a Stable-Baselines3 model, to train on from
+progress.csv       the log: a row for each evaluation; ``tensorboard/`` holds the same for TensorBoard
+scores.csv         every held-out episode of the table that is printed at the end
+curve.png          the learning curve, with the fixed baseline and the best constant setting
+=================  ====================================================================================
+
+Two runs of the same command on the same machine give the same weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agents.compare import DEFAULT_SEEDS, AgentSummary, Mean, summarise
+from agents.episodes import EpisodeResult, Job, play_all
+from agents.ppo_coding import KNOBS, Coding
+from agents.ppo_policy import POLICY_FILE, Policy
+from env.serving_tasks import TASKS, get_task
+from grader.serving import GRADER
+from inferencegym.errors import InferenceGymError, InvalidValueError
+from inferencegym.registry import get_spec
+
+try:
+    import torch
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.logger import configure
+    from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+
+    from inferencegym.gym import ServingVectorEnv
+except ImportError as missing:
+    raise InferenceGymError(
+        f"Training needs {missing.name}.",
+        "Install PyTorch and the extra: pip install torch==2.13.0 && pip install 'inferencegym[demo]'.",
+    ) from None
+
+__all__ = ["Args", "evaluate", "main", "train"]
+
+REFERENCES = ("baseline", "static", "reactive", "adaptive")
+"""Agents in the table; the first two are lines in the picture."""
+
+FIRST_TRAINING_SEED = 10_000
+SEEDS_OF_A_RUN = 1_000_000
+"""Run s trains on episodes 10,000 + 1,000,000 s and up: never on a seed of a table (100 to 199)."""
+
+DEFAULT_LEAD = 0.15
+"""Head start of the default settings, in logits: a likelihood 1.16 times that of any other."""
+
+
+# --- settings ----------------------------------------------------------------------------------------------
+
+
+def option(default: Any, text: str) -> Any:
+    """A setting and what ``--help`` says about it."""
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True)
+class Args:
+    """Settings; each is an option of the command line."""
+
+    task: str = option("task1", "task1, task2 or task3")
+    steps: int = option(0, "environment steps; 0: 50,000 / 200,000 / 500,000 on task 1 / 2 / 3")
+    envs: int = option(0, "episodes side by side; 0: 32 / 64 / 64")
+    seed: int = option(1, "of weights, exploration and training episodes")
+    rollout: int = option(32, "steps of every episode between two updates")
+    minibatches: int = option(4, "parts that a rollout is cut into")
+    epochs: int = option(5, "passes over a rollout")
+    learning_rate: float = option(1e-3, "falls linearly to 0")
+    discount: float = option(0.99, "what a reward is worth one step later")
+    gae_lambda: float = option(0.9, "0: trust the critic, 1: trust the return")
+    entropy: float = option(0.02, "bonus for undecided dials; falls linearly to 0")
+    hidden: int = option(64, "units of each of two layers")
+    evaluations: int = option(20, "points of the learning curve after its start")
+    held_out: int = option(20, "seeds to evaluate on: 100, 101, ...")
+    out: str = option("runs/ppo", "folder; the task's name is added")
+
+    def checked(self) -> Args:
+        """With the task's own defaults filled in. Raises InvalidValueError, UnknownNameError."""
+        get_task(self.task)
+        at_least = {"steps": 0, "envs": 0, "held_out": 2, "seed": 0}
+        for name, value in asdict(self).items():
+            least = at_least.get(name, 1)
+            if isinstance(value, int) and value < least:
+                raise InvalidValueError(name, value, f"a whole number from {least}")
+            if isinstance(value, float) and not 0.0 <= value <= 1.0:
+                raise InvalidValueError(name, value, "a number from 0 to 1")
+        if self.held_out > 100:
+            raise InvalidValueError("held_out", self.held_out, "at most 100: seeds 100 to 199 are held out")
+        steps, envs = _BY_TASK[self.task]
+        args = replace(self, steps=self.steps or steps, envs=self.envs or envs)
+        if args.envs * args.rollout % args.minibatches:
+            raise InvalidValueError(
+                "minibatches", args.minibatches, f"a divisor of envs × rollout = {args.envs * args.rollout}"
+            )
+        return args
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.out) / self.task
+
+
+_BY_TASK = {"task1": (50_000, 32), "task2": (200_000, 64), "task3": (500_000, 64)}
+
+
+# --- the environment, as Stable-Baselines3 wants it --------------------------------------------------------
+
+
+class ServingVecEnv(VecEnv):
+    """N episodes behind the dials of :class:`Coding`, each starting over with a fresh seed when it ends.
+
+    At the first reset the episodes are spread evenly over their 200 steps. Otherwise all of them would be in
+    their quiet phase, and then in their burst, at the same time, and each update would see only one of both.
+    """
+
+    def __init__(self, task_id: str, count: int, first_seed: int) -> None:
+        self.coding = Coding(task_id)
+        self.episodes = ServingVectorEnv(
+            count, task_id, action_mode="dict", autoreset_mode="Disabled", threads=1
+        )
+        self._seed_to_come = first_seed
+        self.returns: deque[float] = deque(maxlen=100)
+        """Mean reward a step of the last episodes that ended."""
+        box, levels = _spaces(self.coding)
+        super().__init__(count, box, levels)
+
+    def reset(self) -> np.ndarray:
+        count = self.num_envs
+        self._dials = self.coding.start(count)
+        self._totals, self._partial = np.zeros(count), np.ones(count, dtype=np.bool_)
+        self._restart(np.ones(count, dtype=np.bool_), first=True)
+        begin = np.arange(count) * self.coding.task.episode_length // count
+        for second in range(int(begin[-1])):
+            if (begin == second).any():
+                self._restart(begin == second)
+            self._entries = self.episodes.step(self.coding.actions(self._dials))[0]
+        self._restart(begin == begin[-1])
+        return self.coding.see(self._entries, self._dials)
+
+    def step_async(self, actions: np.ndarray) -> None:
+        self._wanted = actions
+
+    def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+        self._dials = self.coding.turn(self._dials, self._wanted)
+        self._entries, rewards, _, truncated, _ = self.episodes.step(self.coding.actions(self._dials))
+        ended = truncated.copy()
+        self._totals += rewards
+        seen = self.coding.see(self._entries, self._dials)
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        if ended.any():
+            for row in np.flatnonzero(ended):
+                # Cut off by the clock, not over: the critic's value of this observation stands for the rest.
+                infos[row] = {"terminal_observation": seen[row].copy(), "TimeLimit.truncated": True}
+            self._finish(ended)
+            seen = self.coding.see(self._entries, self._dials)
+        return seen, rewards.astype(np.float32), ended, infos
+
+    def _finish(self, ended: np.ndarray) -> None:
+        """Note the returns of episodes that ended and start the next ones."""
+        whole = ended & ~self._partial
+        self.returns.extend((self._totals[whole] / self.coding.task.episode_length).tolist())
+        self._partial &= ~ended
+        self._totals[ended] = 0.0
+        self._dials[ended] = self.coding.start(1)
+        self._restart(ended)
+
+    def _restart(self, rows: np.ndarray, first: bool = False) -> None:
+        seeds: list[int | None] = [None] * self.num_envs
+        for row in np.flatnonzero(rows):
+            seeds[row] = self._seed_to_come
+            self._seed_to_come += 1
+        options = None if first else {"reset_mask": rows}
+        self._entries = self.episodes.reset(seed=seeds, options=options)[0]
+
+    def close(self) -> None:
+        self.episodes.close()
+
+    # What Stable-Baselines3 asks of wrapped single environments; there are none here.
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        return [None] * self.num_envs
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        raise NotImplementedError
+
+    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
+        raise NotImplementedError
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
+        return [False] * self.num_envs
+
+
+def _spaces(coding: Coding) -> tuple[Any, Any]:
+    from gymnasium import spaces
+
+    return spaces.Box(-1.0, 1.0, (coding.width,), np.float32), spaces.MultiDiscrete(coding.sizes)
+
+
+# --- evaluation --------------------------------------------------------------------------------------------
+
+
+def evaluate(policy: Policy, seeds: Sequence[int]) -> list[EpisodeResult]:
+    """Play a policy on seeds, side by side, and have each episode graded."""
+    task_id, coding, count = policy.task_id, Coding(policy.task_id), len(seeds)
+    env = ServingVectorEnv(count, task_id, action_mode="dict", autoreset_mode="Disabled", threads=1)
+    entries, _ = env.reset(seed=list(seeds))
+    dials, totals = coding.start(count), np.zeros(count)
+    logs: list[list[dict[str, Any]]] = [[] for _ in seeds]
+    for _ in range(coding.task.episode_length):
+        dials = coding.turn(dials, policy.choose(coding.see(entries, dials), coding.sizes))
+        entries, rewards, _, _, infos = env.step(coding.actions(dials))
+        totals += rewards
+        metrics = {name: column.tolist() for name, column in infos["metrics"].items()}
+        knobs = coding.knobs(dials).tolist()
+        for row, log in enumerate(logs):
+            log.append(
+                {
+                    "action": dict(zip(KNOBS, knobs[row], strict=True)),
+                    "metrics": {name: column[row] for name, column in metrics.items()},
+                }
+            )
+    env.close()
+    grades = [GRADER.grade_log(task_id, log) for log in logs]
+    return [
+        EpisodeResult(task_id, "ppo", seed, grade.score, float(total), grade.steps, dict(grade.breakdown))
+        for seed, grade, total in zip(seeds, grades, totals, strict=True)
+    ]
+
+
+def references(task_id: str, seeds: Sequence[int]) -> list[EpisodeResult]:
+    """The reference agents on the same seeds."""
+    return play_all(
+        get_spec("serving"), [Job(task_id, agent, seed) for agent in REFERENCES for seed in seeds]
+    )
+
+
+# --- training ----------------------------------------------------------------------------------------------
+
+
+class Watch(BaseCallback):
+    """Evaluates on the held-out seeds from time to time, logs it, and lets the entropy bonus fall.
+
+    Nothing is chosen by what it sees: the policy that counts is the last one.
+    """
+
+    def __init__(self, args: Args, env: ServingVecEnv) -> None:
+        super().__init__()
+        self._args, self._env = args, env
+        self._due, self._begun = 0, time.perf_counter()
+        self.curve: list[tuple[int, Mean]] = []
+        """(environment steps, held-out score)"""
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_start(self) -> None:
+        left = max(0.0, 1.0 - self.num_timesteps / self._args.steps)
+        self.model.ent_coef = self._args.entropy * left
+        if self.num_timesteps >= self._due:
+            self._due += self._args.steps // self._args.evaluations
+            self.note(evaluate(policy_of(self.model, self._args), _seeds(self._args)))
+
+    def note(self, episodes: Sequence[EpisodeResult]) -> None:
+        """Log an evaluation."""
+        score, reward = Mean.of(e.score for e in episodes), Mean.of(e.reward / e.steps for e in episodes)
+        self.curve.append((self.num_timesteps, score))
+        seconds = time.perf_counter() - self._begun
+        record = self.logger.record
+        record("held_out/score", score.value)
+        record("held_out/score_95", score.half_width)
+        record("held_out/reward", reward.value)
+        record("train/episode_reward", float(np.mean(self._env.returns)) if self._env.returns else np.nan)
+        record("time/seconds", seconds)
+        self.logger.dump(self.num_timesteps)
+        print(
+            f"{self.num_timesteps:>9,} steps {seconds:5.0f} s   held-out score {score.value:.3f} "
+            f"± {score.half_width:.3f}   reward a step {reward.value:+.3f}",
+            flush=True,
+        )
+
+
+def train(args: Args) -> tuple[Policy, Watch]:
+    """Train, and write the policy, the model and the log into ``args.folder``."""
+    torch.set_num_threads(1)  # small networks: more threads are slower, and add in another order
+    torch.use_deterministic_algorithms(True)
+    first_seed = FIRST_TRAINING_SEED + SEEDS_OF_A_RUN * args.seed
+    env = ServingVecEnv(args.task, args.envs, first_seed)
+    model = PPO(
+        "MlpPolicy",
+        VecNormalize(env, norm_obs=False, norm_reward=True, gamma=args.discount),
+        n_steps=args.rollout,
+        batch_size=args.envs * args.rollout // args.minibatches,
+        n_epochs=args.epochs,
+        learning_rate=lambda left: args.learning_rate * left,
+        gamma=args.discount,
+        gae_lambda=args.gae_lambda,
+        ent_coef=args.entropy,
+        policy_kwargs={"net_arch": [args.hidden, args.hidden]},
+        seed=args.seed,
+        device="cpu",
+    )
+    _start_at_default(model, env.coding)
+    args.folder.mkdir(parents=True, exist_ok=True)
+    model.set_logger(configure(str(args.folder), ["csv"]))
+    model.logger.output_formats += configure(str(args.folder / "tensorboard"), ["tensorboard"]).output_formats
+    watch = Watch(args, env)
+    model.learn(args.steps, callback=watch, log_interval=None)
+    policy = policy_of(model, args)
+    watch.note(evaluate(policy, _seeds(args)))
+    policy.save(args.folder / POLICY_FILE)
+    model.save(args.folder / "model.zip")
+    model.logger.close()
+    env.close()
+    return policy, watch
+
+
+def _start_at_default(model: PPO, coding: Coding) -> None:
+    """Make the untrained network prefer the default action by a hair: the curve then starts at the baseline,
+    and exploration still tries every setting about equally often."""
+    first = np.concatenate([[0], np.cumsum(coding.sizes)[:-1]])
+    with torch.no_grad():
+        model.policy.action_net.bias[torch.as_tensor(first + coding.start(1)[0])] += DEFAULT_LEAD
+
+
+def policy_of(model: PPO, args: Args) -> Policy:
+    """The actor's network out of a Stable-Baselines3 model."""
+    parts = [*model.policy.mlp_extractor.policy_net, model.policy.action_net]
+    linear = [part for part in parts if isinstance(part, torch.nn.Linear)]
+    layers = tuple((p.weight.detach().numpy().copy(), p.bias.detach().numpy().copy()) for p in linear)
+    return Policy(args.task, layers, asdict(args))
+
+
+def _seeds(args: Args) -> tuple[int, ...]:
+    return tuple(range(DEFAULT_SEEDS[0], DEFAULT_SEEDS[0] + args.held_out))
+
+
+# --- table and picture -------------------------------------------------------------------------------------
+
+
+def table(episodes: Sequence[EpisodeResult]) -> str:
+    """Scores of the trained policy and the reference agents, with differences paired by seed."""
+    rows = summarise(episodes, "baseline")
+    to_static = {row.agent: row.difference for row in summarise(episodes, "static")}
+    lines = [f"{'agent':10}{'score':>16}{'− baseline':>18}{'− best static':>18}{'reward a step':>18}"]
+    for row in rows:
+        steps = get_task(row.task).info.episode_length
+        reward = Mean(row.reward.value / steps, (row.reward.half_width or 0.0) / steps)
+        cells = (
+            _cell(row.score),
+            _cell(row.difference, "+"),
+            _cell(to_static[row.agent], "+"),
+            _cell(reward, "+"),
+        )
+        lines.append(f"{row.agent:10}{cells[0]:>16}{cells[1]:>18}{cells[2]:>18}{cells[3]:>18}")
+    seeds = sorted({episode.seed for episode in episodes})
+    lines.append(
+        f"Mean ± half of the 95 % interval over held-out seeds {seeds[0]}-{seeds[-1]}; differences paired."
+    )
+    return "\n".join(lines)
+
+
+def _cell(mean: Mean | None, sign: str = "") -> str:
+    return "" if mean is None else f"{mean.value:{sign}.3f} ± {mean.half_width:.3f}"
+
+
+def write_scores(episodes: Sequence[EpisodeResult], path: Path) -> None:
+    """One line for each episode."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["task", "agent", "seed", "score", "reward", "components"])
+        for e in episodes:
+            writer.writerow([e.task, e.agent, e.seed, e.score, e.reward, json.dumps(e.components)])
+
+
+def draw_curve(
+    curve: Sequence[tuple[int, Mean]], rows: Sequence[AgentSummary], title: str, path: Path
+) -> None:
+    """The learning curve, with the fixed baseline and the best constant setting as lines."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.5), dpi=110, layout="constrained")
+    axes = figure.add_subplot()
+    steps = np.array([at for at, _ in curve])
+    score = np.array([mean.value for _, mean in curve])
+    half = np.array([mean.half_width for _, mean in curve])
+    axes.fill_between(steps, score - half, score + half, color="C0", alpha=0.2, linewidth=0)
+    axes.plot(steps, score, color="C0", marker="o", markersize=4, label=f"PPO: {score[-1]:.3f} at the end")
+    styles = {"baseline": ("fixed baseline", "C7", ":"), "static": ("best constant setting", "C3", "--")}
+    for row in rows:
+        if row.agent in styles:
+            name, color, style = styles[row.agent]
+            axes.axhline(
+                row.score.value, color=color, linestyle=style, label=f"{name}: {row.score.value:.3f}"
+            )
+    axes.set(xlabel="environment steps (simulated seconds)", ylabel="score (0 to 1), held-out seeds")
+    axes.set(title=title, xlim=(0, steps[-1]), ylim=(0, 1.02))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.grid(alpha=0.3)
+    axes.legend(loc="lower right")
+    figure.savefig(path)
+
+
+# --- command line ------------------------------------------------------------------------------------------
+
+
+def parse(arguments: Sequence[str] | None) -> Args:
+    """The settings from a command line; exits with status 2 and a message when one is wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m agents.ppo_demo", description="Train PPO on InferenceGym/Serving-v0."
+    )
+    for each in fields(Args):
+        name = "--" + each.name.replace("_", "-")
+        text = f"{each.metadata['help']} (default {each.default})"
+        parser.add_argument(name, type=type(each.default), default=each.default, help=text)
+    try:
+        return Args(**vars(parser.parse_args(arguments))).checked()
+    except InferenceGymError as error:
+        parser.error(str(error))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train, evaluate, print the table, write the picture."""
+    args = parse(arguments)
+    task = TASKS[args.task]
+    print(f"PPO on {task.id} ({task.name}): {args.steps:,} steps, {args.envs} episodes side by side.")
+    begun = time.perf_counter()
+    policy, watch = train(args)
+    seconds = time.perf_counter() - begun
+    print(f"{seconds:.0f} s, {args.steps / seconds:,.0f} steps/s with {args.evaluations + 1} evaluations.\n")
+    seeds = _seeds(args)
+    episodes = [*references(task.id, seeds), *evaluate(policy, seeds)]
+    write_scores(episodes, args.folder / "scores.csv")
+    title = f"PPO on {task.id}: {task.name}"
+    draw_curve(watch.curve, summarise(episodes, "baseline"), title, args.folder / "curve.png")
+    print(table(episodes))
+    print(f"\nLearning curve: {args.folder / 'curve.png'}   policy: {args.folder / POLICY_FILE}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

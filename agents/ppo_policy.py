@@ -1,0 +1,144 @@
+"""The trained PPO policy as an agent: a small network in NumPy, from a file that ``ppo_demo`` wrote.
+
+Playing needs the extra ``gym`` (the observation vector is the gymnasium environment's) but neither PyTorch
+nor Stable-Baselines3.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import numpy.typing as npt
+
+from agents.ppo_coding import Coding, observation_entries
+from inferencegym.errors import InferenceGymError, InvalidValueError
+from inferencegym.models import ServeAction, ServeObservation
+
+__all__ = ["CHECKPOINT_VARIABLE", "PPOAgent", "Policy", "checkpoint_path", "load_agent"]
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+
+CHECKPOINT_VARIABLE = "INFERENCEGYM_PPO_CHECKPOINT"
+"""Names a policy file, or a folder that holds ``TASK/policy.npz``."""
+
+DEFAULT_FOLDER = Path("runs/ppo")
+POLICY_FILE = "policy.npz"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A network: dense layers with tanh between them; the last gives the logits of all dials in a row.
+
+    Attributes:
+        task_id: task that it was trained on.
+        layers: pairs of weights (outputs, inputs) and biases (outputs,).
+        settings: how it was trained, JSON-ready.
+    """
+
+    task_id: str
+    layers: tuple[tuple[FloatArray, FloatArray], ...]
+    settings: dict[str, Any]
+
+    def logits(self, seen: FloatArray) -> FloatArray:
+        """(N, settings of all dials) for what the network sees (N, width)."""
+        values = seen
+        for index, (weights, biases) in enumerate(self.layers):
+            values = values @ weights.T + biases
+            if index + 1 < len(self.layers):
+                values = np.tanh(values)
+        return values
+
+    def choose(self, seen: FloatArray, sizes: Sequence[int] | IntArray) -> IntArray:
+        """(N, D): the likeliest setting of each dial; ``sizes`` (D,) are their numbers of settings."""
+        parts = np.split(self.logits(seen), np.cumsum(sizes)[:-1], axis=1)
+        return np.stack([part.argmax(axis=1) for part in parts], axis=1)
+
+    def save(self, path: Path) -> None:
+        """Write the file that :meth:`load` reads."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        arrays = {f"weights_{i}": weights for i, (weights, _) in enumerate(self.layers)}
+        arrays |= {f"biases_{i}": biases for i, (_, biases) in enumerate(self.layers)}
+        about = json.dumps({"task": self.task_id, "layers": len(self.layers), "settings": self.settings})
+        np.savez(path, about=np.array(about), **arrays)  # pyright: ignore[reportArgumentType]
+
+    @classmethod
+    def load(cls, path: Path) -> Policy:
+        """Read a policy; nothing in the file is executed.
+
+        Raises:
+            InferenceGymError: not such a file.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                about = json.loads(str(stored["about"]))
+                layers = [(stored[f"weights_{i}"], stored[f"biases_{i}"]) for i in range(about["layers"])]
+            return cls(str(about["task"]), tuple(layers), dict(about["settings"]))
+        except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
+            raise InferenceGymError(
+                f"{path} is not a policy file ({type(error).__name__}).",
+                "python -m agents.ppo_demo writes one.",
+            ) from None
+
+
+class PPOAgent:
+    """Plays a trained policy.
+
+    Raises:
+        InvalidValueError: the policy was trained for another task, or for other dials.
+    """
+
+    def __init__(self, task_id: str, policy: Policy) -> None:
+        if policy.task_id != task_id:
+            raise InvalidValueError("policy", policy.task_id, f"a policy that was trained on {task_id}")
+        self._coding = Coding(task_id)
+        wants = (policy.layers[0][0].shape[1], policy.layers[-1][1].shape[0])
+        has = (self._coding.width, int(self._coding.sizes.sum()))
+        if wants != has:
+            raise InvalidValueError(
+                "policy", f"{wants[0]} inputs, {wants[1]} outputs", f"{has[0]} inputs, {has[1]} outputs"
+            )
+        self._policy = policy
+        self.reset()
+
+    def reset(self) -> None:
+        """Start an episode: dials at the default action."""
+        self._dials = self._coding.start(1)
+        self._before: ServeObservation | None = None
+
+    def act(self, observation: ServeObservation) -> ServeAction:
+        """The action for an observation; observations must come in order, one a step."""
+        entries = observation_entries(observation, self._before or observation)
+        self._before = observation
+        wanted = self._policy.choose(self._coding.see(entries, self._dials), self._coding.sizes)
+        self._dials = self._coding.turn(self._dials, wanted)
+        return self._coding.action(self._dials)
+
+
+def checkpoint_path(task_id: str) -> Path:
+    """Where the policy of a task is looked for: ``INFERENCEGYM_PPO_CHECKPOINT``, else ``runs/ppo``."""
+    named = Path(os.environ.get(CHECKPOINT_VARIABLE) or DEFAULT_FOLDER)
+    return named if named.suffix == ".npz" else named / task_id / POLICY_FILE
+
+
+def load_agent(task_id: str) -> PPOAgent:
+    """The trained agent of a task.
+
+    Raises:
+        InferenceGymError: there is no policy file, or it is not one for this task.
+    """
+    path = checkpoint_path(task_id)
+    if not path.is_file():
+        raise InferenceGymError(
+            f"There is no trained policy for {task_id}: {path} does not exist.",
+            f"Train one (extra demo): python -m agents.ppo_demo --task {task_id}, or name a file in "
+            f"{CHECKPOINT_VARIABLE}.",
+        )
+    return PPOAgent(task_id, Policy.load(path))
