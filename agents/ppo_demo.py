@@ -1,7 +1,7 @@
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
 # pyright: reportArgumentType=false, reportIndexIssue=false
-# (PyTorch and Stable-Baselines3 are an extra, usually not installed where types are checked; where they are, their
-# own annotations are narrower than what they accept.)
+# (PyTorch and Stable-Baselines3 are an extra, usually not installed where types are checked; where they
+# are, their own annotations are narrower than what they accept.)
 """Train PPO on InferenceGym/Serving-v0 and see what it learned: ``python -m agents.ppo_demo --task task1``.
 
 Reads from top to bottom: settings, the environment as Stable-Baselines3 wants it, evaluation, training, table
