@@ -38,7 +38,7 @@ import numpy as np
 from agents.compare import DEFAULT_SEEDS, AgentSummary, Mean, summarise
 from agents.episodes import EpisodeResult, Job, play_all
 from agents.ppo_coding import KNOBS, Coding
-from agents.ppo_policy import POLICY_FILE, Policy
+from agents.ppo_policy import CHECKPOINT_VARIABLE, POLICY_FILE, Policy
 from env.serving_tasks import TASKS, get_task
 from grader.serving import GRADER
 from inferencegym.errors import InferenceGymError, InvalidValueError
@@ -351,7 +351,8 @@ def policy_of(model: PPO, args: Args) -> Policy:
     parts = [*model.policy.mlp_extractor.policy_net, model.policy.action_net]
     linear = [part for part in parts if isinstance(part, torch.nn.Linear)]
     layers = tuple((p.weight.detach().numpy().copy(), p.bias.detach().numpy().copy()) for p in linear)
-    return Policy(args.task, layers, asdict(args))
+    settings = {name: value for name, value in asdict(args).items() if name != "out"}
+    return Policy(args.task, layers, {**settings, "torch": torch.__version__})
 
 
 def _seeds(args: Args) -> tuple[int, ...]:
@@ -416,7 +417,7 @@ def draw_curve(
             axes.axhline(
                 row.score.value, color=color, linestyle=style, label=f"{name}: {row.score.value:.3f}"
             )
-    axes.set(xlabel="environment steps (simulated seconds)", ylabel="score (0 to 1), held-out seeds")
+    axes.set(xlabel="environment steps (simulated seconds)", ylabel="score (0 to 1)")
     axes.set(title=title, xlim=(0, steps[-1]), ylim=(0, 1.02))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.grid(alpha=0.3)
@@ -454,10 +455,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seeds = _seeds(args)
     episodes = [*references(task.id, seeds), *evaluate(policy, seeds)]
     write_scores(episodes, args.folder / "scores.csv")
-    title = f"PPO on {task.id}: {task.name}"
+    title = (
+        f"PPO on {task.id}, {task.name}\nmean of {len(seeds)} held-out episodes; shaded: its 95 % interval"
+    )
     draw_curve(watch.curve, summarise(episodes, "baseline"), title, args.folder / "curve.png")
     print(table(episodes))
     print(f"\nLearning curve: {args.folder / 'curve.png'}   policy: {args.folder / POLICY_FILE}")
+    again = f"inferencegym compare --tasks {task.id} --agents static,ppo"
+    print(f"Compare it again: {CHECKPOINT_VARIABLE}={args.out} {again}")
     return 0
 
 

@@ -11,6 +11,7 @@ reactive  a hand-written rule on queue, arrivals and memory; no search behind it
 adaptive  the best two-mode policy that calibration found for the task
 mpc       a short look-ahead on copied simulators, around the reactive rule (:mod:`agents.model_predictive`)
 evolved   the best parameters that CMA-ES found for a small policy (:mod:`agents.evolved`)
+ppo       the network that PPO trained (train one first: :mod:`agents.ppo_demo`)
 llm       a language model behind a chat service (needs a key, see :mod:`agents.llm_api`)
 ========  =============================================================================================
 """
@@ -23,6 +24,7 @@ from typing import Any
 from env.serving_tasks import get_task, load_calibration
 from grader.calibrate import UniformRandom
 from grader.policies import Constant, TwoMode, policy_from_dict
+from inferencegym.errors import InferenceGymError
 from inferencegym.models import QuantTier, ServeAction
 
 __all__ = ["AGENTS"]
@@ -82,8 +84,12 @@ def evolved_agent(task_id: str, seed: int) -> Any:
 
 def ppo_agent(task_id: str, seed: int) -> Any:
     """The policy that ``agents.ppo_demo`` trained. Raises InferenceGymError when there is none yet."""
-    from agents.ppo_policy import load_agent
-
+    try:
+        from agents.ppo_policy import load_agent
+    except ModuleNotFoundError as missing:
+        raise InferenceGymError(
+            f"The agent ppo needs {missing.name}.", "Install the extra: pip install 'inferencegym[gym]'."
+        ) from None
     return load_agent(task_id)
 
 
