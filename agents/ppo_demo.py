@@ -294,6 +294,7 @@ class Watch(BaseCallback):
         record("held_out/score_95", score.half_width)
         record("held_out/reward", reward.value)
         record("train/episode_reward", float(np.mean(self._env.returns)) if self._env.returns else np.nan)
+        record("time/steps", self.num_timesteps, exclude="tensorboard")
         record("time/seconds", seconds)
         self.logger.dump(self.num_timesteps)
         print(

@@ -77,7 +77,7 @@ class Policy:
             InferenceGymError: not such a file.
         """
         try:
-            with np.load(path, allow_pickle=False) as stored:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 about = json.loads(str(stored["about"]))
                 layers = [(stored[f"weights_{i}"], stored[f"biases_{i}"]) for i in range(about["layers"])]
             return cls(str(about["task"]), tuple(layers), dict(about["settings"]))

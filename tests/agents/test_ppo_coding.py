@@ -1,0 +1,79 @@
+"""The dials that PPO turns: they move as said, keep to the memory limit and start at the default action."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from agents.ppo_coding import KNOBS, Coding, observation_entries
+from env.serving import make_env
+from env.serving_tasks import TASKS, get_task
+from inferencegym.gym import ServingVectorEnv
+from inferencegym.models import ServeAction
+
+LIMIT_GB = {"task1": 40.0, "task2": 36.0, "task3": 38.0}
+
+
+@pytest.fixture(params=TASKS)
+def coding(request: pytest.FixtureRequest) -> Coding:
+    return Coding(request.param)
+
+
+def random_dials(coding: Coding, count: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, coding.sizes, (count, len(coding.sizes)))
+
+
+def test_dials_start_at_the_default_action_as_far_as_memory_allows(coding: Coding) -> None:
+    action = coding.action(coding.start(1))
+    assert action.model_copy(update={"kv_budget": 1.0}) == ServeAction()
+    reserved_gb = make_env(coding.task.id).reserved_memory_gb(action)
+    assert LIMIT_GB[coding.task.id] - 1.0 < reserved_gb <= LIMIT_GB[coding.task.id]
+
+
+def test_no_dials_reserve_more_than_the_limit(coding: Coding) -> None:
+    env = make_env(coding.task.id)
+    for dials in random_dials(coding, 200):
+        action = coding.action(dials[np.newaxis])
+        assert env.reserved_memory_gb(action) <= LIMIT_GB[coding.task.id] + 1e-9
+
+
+def test_batch_size_and_memory_turn_one_notch_and_the_rest_at_once(coding: Coding) -> None:
+    dials, wanted = random_dials(coding, 100), random_dials(coding, 101)[1:]
+    turned = coding.turn(dials, wanted)
+    for column, name in enumerate(coding.open):
+        if name in ("batch_size", "kv_budget"):
+            assert np.abs(turned - dials)[:, column].max() == 1
+            assert (np.sign(turned - dials) == np.sign(wanted - dials))[:, column].all()
+        else:
+            assert (turned == wanted)[:, column].all()
+
+
+def test_locked_knobs_have_no_dial_and_keep_their_defaults(coding: Coding) -> None:
+    knobs = coding.knobs(random_dials(coding, 50))
+    for column, name in enumerate(KNOBS):
+        if name not in get_task(coding.task.id).info.active_actions:
+            assert (knobs[:, column] == float(getattr(ServeAction(), name))).all()
+
+
+def test_the_vector_environment_takes_every_setting(coding: Coding) -> None:
+    count = 300
+    dials = random_dials(coding, count)
+    env = ServingVectorEnv(count, coding.task.id, action_mode="dict")
+    env.reset(seed=10_000)
+    seen = coding.see(env.step(coding.actions(dials))[0], dials)
+    assert seen.shape == (count, coding.width)
+    assert seen.dtype == np.float32
+    assert np.abs(seen).max() <= 1.0
+    env.close()
+
+
+def test_a_model_and_the_vector_environment_are_seen_alike(coding: Coding) -> None:
+    single, many = make_env(coding.task.id), ServingVectorEnv(1, coding.task.id, action_mode="dict")
+    before, entries = single.reset(10_000), many.reset(seed=10_000)[0]
+    assert np.array_equal(observation_entries(before, before), entries)
+    for dials in random_dials(coding, 20):
+        now = single.step(coding.action(dials[np.newaxis]))[0]
+        entries = many.step(coding.actions(dials[np.newaxis]))[0]
+        assert np.array_equal(observation_entries(now, before), entries)
+        before = now
+    many.close()

@@ -1,0 +1,124 @@
+"""The trained policy as a file and as an agent; nothing here needs PyTorch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agents.ppo_coding import Coding
+from agents.ppo_policy import Policy, PPOAgent, checkpoint_path
+from agents.registry import get_agent
+from env.serving import make_env
+from inferencegym.errors import InferenceGymError, InvalidValueError
+
+
+def some_policy(task_id: str = "task1", hidden: int = 8) -> Policy:
+    """Random weights, large enough that the choices vary."""
+    rng, coding = np.random.default_rng(3), Coding(task_id)
+    sizes = [coding.width, hidden, int(coding.sizes.sum())]
+    layers = tuple(
+        (rng.normal(size=(after, before)).astype(np.float32), rng.normal(size=after).astype(np.float32))
+        for before, after in pairwise(sizes)
+    )
+    return Policy(task_id, layers, {"seed": 3})
+
+
+def play(agent: PPOAgent, task_id: str, steps: int = 30) -> list[object]:
+    env = make_env(task_id, 10_000)
+    observation = env.reset()
+    agent.reset()
+    actions: list[object] = []
+    for _ in range(steps):
+        actions.append(agent.act(observation))
+        observation = env.step(actions[-1])[0]  # type: ignore[arg-type]
+    return actions
+
+
+def test_a_file_keeps_the_policy(tmp_path: Path) -> None:
+    policy = some_policy()
+    policy.save(tmp_path / "deep" / "policy.npz")
+    again = Policy.load(tmp_path / "deep" / "policy.npz")
+    assert (again.task_id, again.settings) == (policy.task_id, policy.settings)
+    seen = np.random.default_rng(0).uniform(-1, 1, (5, Coding("task1").width)).astype(np.float32)
+    assert np.array_equal(again.logits(seen), policy.logits(seen))
+
+
+def test_the_same_policy_gives_the_same_file(tmp_path: Path) -> None:
+    for name in ("a.npz", "b.npz"):
+        some_policy().save(tmp_path / name)
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+
+def test_an_agent_starts_every_episode_alike() -> None:
+    agent = PPOAgent("task3", some_policy("task3"))
+    first = play(agent, "task3")
+    assert len(set(first)) > 3
+    assert play(agent, "task3") == first
+
+
+def test_the_likeliest_setting_of_each_dial_is_chosen() -> None:
+    width, sizes = 2, (3, 2)
+    weights, biases = np.zeros((5, width), np.float32), np.array([0, 2, 1, 5, 4], np.float32)
+    policy = Policy("task1", ((weights, biases),), {})
+    assert policy.choose(np.zeros((4, width), np.float32), sizes).tolist() == [[1, 0]] * 4
+
+
+def test_the_variable_names_a_file_or_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("INFERENCEGYM_PPO_CHECKPOINT", raising=False)
+    assert checkpoint_path("task2") == Path("runs/ppo/task2/policy.npz")
+    some_policy("task2").save(tmp_path / "task2" / "policy.npz")
+    for named in (tmp_path, tmp_path / "task2" / "policy.npz"):
+        monkeypatch.setenv("INFERENCEGYM_PPO_CHECKPOINT", str(named))
+        assert isinstance(get_agent("serving", "ppo", "task2"), PPOAgent)
+
+
+def test_without_a_policy_the_error_names_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("INFERENCEGYM_PPO_CHECKPOINT", str(tmp_path))
+    with pytest.raises(InferenceGymError, match=r"agents\.ppo_demo --task task1") as caught:
+        get_agent("serving", "ppo", "task1")
+    assert "INFERENCEGYM_PPO_CHECKPOINT" in caught.value.hint
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 not a zip", b"\x93NUMPY", b"text"])
+def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "policy.npz"
+    path.write_bytes(content)
+    with pytest.raises(InferenceGymError, match="not a policy file"):
+        Policy.load(path)
+
+
+def test_archives_of_other_things_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "other.npz", weights=np.zeros(3))
+    np.savez(tmp_path / "code.npz", about=np.array([print], dtype=object))
+    for name in ("other.npz", "code.npz"):
+        with pytest.raises(InferenceGymError, match="not a policy file"):
+            Policy.load(tmp_path / name)
+
+
+def test_a_policy_of_another_task_or_of_other_dials_is_refused() -> None:
+    with pytest.raises(InvalidValueError, match="trained on task3"):
+        PPOAgent("task3", some_policy("task1"))
+    other = some_policy("task1")
+    shrunk = Policy("task1", ((other.layers[0][0][:, :-1], other.layers[0][1]), *other.layers[1:]), {})
+    with pytest.raises(InvalidValueError, match="inputs"):
+        PPOAgent("task1", shrunk)
+
+
+def test_without_gymnasium_the_error_names_the_extra() -> None:
+    program = (
+        "import sys; sys.modules['gymnasium'] = None\n"
+        "from agents.registry import get_agent\n"
+        "from inferencegym.errors import InferenceGymError\n"
+        "try: get_agent('serving', 'ppo', 'task1')\n"
+        "except InferenceGymError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "gymnasium" in done.stdout
+    assert "inferencegym[gym]" in done.stdout
