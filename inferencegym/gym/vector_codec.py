@@ -134,9 +134,9 @@ class VectorCodec:
 
 
 def _range(knob: Knob) -> tuple[float, float]:
-    """Bounds of a knob's own space; those of a float32 box may be rounded outwards."""
+    """Bounds of a knob's own space: exact ones, and what float32 makes of them (0.1 becomes more than 0.1)."""
     if knob.kind == "real":
-        return float(np.float32(knob.low)), float(np.float32(knob.high))
+        return min(knob.low, float(np.float32(knob.low))), max(knob.high, float(np.float32(knob.high)))
     return (knob.low, knob.high) if knob.kind == "whole" else (0.0, len(knob.levels) - 1.0)
 
 

@@ -204,6 +204,15 @@ def test_bad_actions_are_refused_and_change_nothing(mode: str, actions: Any, mes
     env.close()
 
 
+def test_the_exact_bounds_of_a_knob_are_taken() -> None:
+    env = make_vec(2, task_id="task3", action_mode="dict")
+    env.reset(seed=1)
+    actions = batch_space(env.single_action_space, 2).sample()
+    actions["kv_budget"] = np.array([[0.1], [1.0]], dtype=np.float64).reshape(actions["kv_budget"].shape)
+    env.step(actions)
+    env.close()
+
+
 @pytest.mark.parametrize(
     ("knob", "values"),
     [
