@@ -134,7 +134,7 @@ class VectorCodec:
 
 
 def _range(knob: Knob) -> tuple[float, float]:
-    """Bounds of a knob's own space: exact ones, and what float32 makes of them (0.1 becomes more than 0.1)."""
+    """Bounds of a knob: the exact ones, and what float32 makes of them (0.1 becomes a little more)."""
     if knob.kind == "real":
         return min(knob.low, float(np.float32(knob.low))), max(knob.high, float(np.float32(knob.high)))
     return (knob.low, knob.high) if knob.kind == "whole" else (0.0, len(knob.levels) - 1.0)
