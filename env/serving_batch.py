@@ -110,6 +110,36 @@ class ServingBatch:
         )
 
     @property
+    def observation(self) -> FloatArray:
+        """(N, 14), see ``OBSERVATION_COLUMNS``."""
+        return self.episodes.observation
+
+    @property
+    def previous(self) -> FloatArray:
+        """(N, 14): the observation one step ago; the same one right after a restart."""
+        return self.episodes.previous
+
+    @property
+    def reward(self) -> FloatArray:
+        """(N,): of the last step."""
+        return self.episodes.reward
+
+    @property
+    def terms(self) -> FloatArray:
+        """(N, 4): signed parts of the last reward, see ``TERM_COLUMNS``."""
+        return self.episodes.terms
+
+    @property
+    def terminated(self) -> npt.NDArray[np.bool_]:
+        """(N,): none; an episode ends by its clock."""
+        return np.zeros(self.count, dtype=np.bool_)
+
+    @property
+    def truncated(self) -> npt.NDArray[np.bool_]:
+        """(N,): episodes that reached their length."""
+        return self.steps >= self.episode_length
+
+    @property
     def results(self) -> FloatArray:
         """(N, 18): the last second of each engine, columns as in ``simulator.vector_state.RESULT``."""
         return self._engines.results

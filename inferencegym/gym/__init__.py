@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from inferencegym.gym.codec import GymCodec
     from inferencegym.gym.env import GymEnv, ServingGymEnv
     from inferencegym.gym.http_env import HTTPGymEnv
-    from inferencegym.gym.vector import ServingVectorEnv
+    from inferencegym.gym.serving_vector import ServingVectorEnv
 
 __all__ = [
     "GymCodec",
@@ -33,7 +33,7 @@ _HOMES = {
     "GymEnv": "env",
     "HTTPGymEnv": "http_env",
     "ServingGymEnv": "env",
-    "ServingVectorEnv": "vector",
+    "ServingVectorEnv": "serving_vector",
 }
 
 

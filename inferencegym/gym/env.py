@@ -64,7 +64,8 @@ class GymEnv(CodecEnv):
 
     def _play(self, action: BaseModel) -> tuple[BaseModel, float, bool, bool, dict[str, Any]]:
         observation, reward, done, info = self.episode.step(action)
-        return observation, reward, False, done, info
+        terminated = bool(info.get("terminated", False))
+        return observation, reward, terminated, done and not terminated, info
 
 
 class ServingGymEnv(GymEnv):

@@ -1,10 +1,15 @@
-"""InferenceGym/Serving-v0 as a vector environment: N episodes stepped by machine code in a few threads."""
+"""Vector environments: N episodes of one task that a :class:`Batch` steps in arrays, in a few threads.
+
+An environment brings a batch (arrays and compiled loops, see ``env/serving_batch.py``), a codec, and a class
+of a few lines that joins them (``inferencegym/gym/serving_vector.py``). Seeds, autoreset, masks and infos
+are the same for all.
+"""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, cast
 
 import gymnasium
 import numpy as np
@@ -13,51 +18,111 @@ from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from env.serving import make_env
-from env.serving_batch import OBSERVATION_COLUMNS, ServingBatch
+from env.protocols import TaskInfo
 from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InvalidValueError
 from inferencegym.gym.base import SEED_RANGE
-from inferencegym.gym.codec import ActionMode
-from inferencegym.gym.codecs.serving import CODEC
+from inferencegym.gym.codec import ActionMode, GymCodec
 from inferencegym.gym.team import Team, available_cores
 from inferencegym.gym.vector_codec import VectorCodec
-from inferencegym.gym.vector_info import InfoWriter, add_rows
+from inferencegym.gym.vector_info import InfoColumns, InfoWriter, add_rows
 
-__all__ = ["ServingVectorEnv"]
+__all__ = ["Batch", "BatchVectorEnv"]
 
+FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
+Spread = Callable[[Callable[[int, int], None], int], None]
 Observations = npt.NDArray[np.float32]
 Infos = dict[str, Any]
 
 
-class ServingVectorEnv(gymnasium.vector.VectorEnv[Observations, Any, npt.NDArray[Any]]):
-    """N serving episodes at once; see :class:`inferencegym.gym.env.ServingGymEnv` for spaces and rewards.
+class Batch(Protocol):
+    """N episodes of one task in arrays. All arrays have one row an episode."""
 
-    Sub-environment i plays exactly what a ``ServingGymEnv`` plays that was reset with its seed, in the first
-    and in every later episode: the same observations and rewards, bit by bit.
+    @property
+    def observation(self) -> FloatArray:
+        """(N, C): numbers of the last observation; what the columns are is for the codec to know."""
+        ...
+
+    @property
+    def previous(self) -> FloatArray:
+        """(N, C): those of the observation one step ago; of the same one right after a restart."""
+        ...
+
+    @property
+    def reward(self) -> FloatArray:
+        """(N,): of the last step."""
+        ...
+
+    @property
+    def terms(self) -> FloatArray:
+        """(N, T): named parts of the last reward."""
+        ...
+
+    @property
+    def results(self) -> FloatArray:
+        """(N, K): numbers of the last step that ``info["metrics"]`` is made from."""
+        ...
+
+    @property
+    def steps(self) -> npt.NDArray[np.int64]:
+        """(N,): steps taken in each episode."""
+        ...
+
+    @property
+    def terminated(self) -> BoolArray:
+        """(N,): episodes that ended by what happened in them."""
+        ...
+
+    @property
+    def truncated(self) -> BoolArray:
+        """(N,): episodes that reached their length."""
+        ...
+
+    def restart(self, rows: Sequence[int], seeds: Sequence[int], spread: Spread) -> None:
+        """Start the episodes of ``rows`` over, each with its seed."""
+        ...
+
+    def advance(self, low: int, high: int, knobs: FloatArray, stepped: BoolArray) -> None:
+        """Step those episodes from ``low`` to ``high - 1`` for which ``stepped`` is true. Ranges that do not
+        overlap may be advanced by different threads."""
+        ...
+
+
+class BatchVectorEnv(gymnasium.vector.VectorEnv[Observations, Any, npt.NDArray[Any]]):
+    """N episodes of one task at once.
+
+    Sub-environment i plays exactly what the single environment plays that was reset with its seed, in the
+    first and in every later episode: the same observations and rewards, bit by bit.
 
     ``infos`` of a step hold ``metrics``, ``reward_terms``, ``timestep`` and ``action_mask``, with gymnasium's
     ``_name`` masks. Texts and lists of the single environment's info are left out.
 
     Args:
+        make_batch: makes the episodes for their number.
+        task: the task that they play.
+        codec: observation vectors and action spaces.
+        columns: path of each column of the batch's observations, as the codec names them.
+        info: which numbers become ``metrics`` and ``reward_terms``.
         num_envs: episodes side by side.
-        task_id: "task1", "task2" or "task3".
         action_mode: "flat", "dict" or "multidiscrete".
-        config: reward weights.
         autoreset_mode: "SameStep" (the step that ends an episode returns the next one's first observation,
             and ``final_obs`` and ``final_info`` in ``infos``), "NextStep" (the step after it resets; its
             action is ignored and its reward 0) or "Disabled" (``reset(options={"reset_mask": …})`` does it).
         threads: default the cores that this process may use.
+        render_mode: None only.
     """
 
     metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
     def __init__(
         self,
-        num_envs: int = 1,
-        task_id: str = "task1",
+        make_batch: Callable[[int], Batch],
+        task: TaskInfo,
+        codec: GymCodec,
+        columns: Sequence[str],
+        info: InfoColumns,
+        num_envs: int,
         action_mode: str = "flat",
-        config: Mapping[str, Any] | None = None,
         autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
         threads: int | None = None,
         render_mode: None = None,
@@ -66,19 +131,19 @@ class ServingVectorEnv(gymnasium.vector.VectorEnv[Observations, Any, npt.NDArray
             raise InvalidValueError("num_envs", num_envs, "a whole number from 1")
         if render_mode is not None:
             raise InvalidValueError("render_mode", render_mode, "None; render a single environment instead")
-        env = make_env(task_id, config=config)
-        self.task = env.task
+        self.task = task
         self.num_envs = num_envs
+        self.codec = codec
         self.action_mode: ActionMode = cast("ActionMode", action_mode)
-        self.single_action_space: Any = CODEC.action_space(action_mode)
-        self.single_observation_space = CODEC.observation_space()
+        self.single_action_space: Any = codec.action_space(action_mode)
+        self.single_observation_space = codec.observation_space()
         self.action_space: Any = batch_space(self.single_action_space, num_envs)
         self.observation_space: Any = batch_space(self.single_observation_space, num_envs)
         self.autoreset_mode = _mode(autoreset_mode)
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
-        self._batch = ServingBatch(env, num_envs)
-        self._codec = VectorCodec(CODEC, OBSERVATION_COLUMNS)
-        self._info = InfoWriter(num_envs, CODEC.action_mask(env.task.active_actions))
+        self._batch = make_batch(num_envs)
+        self._codec = VectorCodec(codec, columns)
+        self._info = InfoWriter(num_envs, codec.action_mask(task.active_actions), info)
         self._team = Team(threads or available_cores())
         weakref.finalize(self, self._team.close)
         self._rngs: list[np.random.Generator | None] = [None] * num_envs
@@ -111,7 +176,7 @@ class ServingVectorEnv(gymnasium.vector.VectorEnv[Observations, Any, npt.NDArray
                 self._seeds[row], self._rngs[row] = seeds[row], None
         self._restart(rows, seeds)
         self._started = True
-        observations = np.empty((self.num_envs, len(CODEC.features)), dtype=np.float32)
+        observations = self._room()
         self._encode(0, self.num_envs, observations)
         return observations, self._info.after_reset(self._all if mask is None else mask, self._episode_seeds)
 
@@ -133,28 +198,26 @@ class ServingVectorEnv(gymnasium.vector.VectorEnv[Observations, Any, npt.NDArray
         skipped = self._ended if self.autoreset_mode is AutoresetMode.NEXT_STEP else None
         resting = skipped is not None and bool(skipped.any())
         stepped = ~skipped if skipped is not None and resting else self._all
-        observations = np.empty((self.num_envs, len(CODEC.features)), dtype=np.float32)
+        observations = self._room()
         numbers = self._info.new_numbers()
 
         def play(low: int, high: int) -> None:
             self._codec.decode(low, high, self.action_mode, rows)
             self._batch.advance(low, high, rows, stepped)
             self._encode(low, high, observations)
-            self._info.write(low, high, self._batch.results, self._batch.episodes.terms, numbers)
+            self._info.write(low, high, self._batch.results, self._batch.terms, numbers)
 
         self._team.spread(play, self.num_envs)
-        rewards = self._batch.episodes.reward.copy()
-        steps = self._batch.steps
-        truncated = steps >= self._batch.episode_length
-        infos = self._info.after_step(numbers, steps, stepped)
+        rewards = self._batch.reward.copy()
+        terminated, truncated = self._batch.terminated & stepped, self._batch.truncated & stepped
+        infos = self._info.after_step(numbers, self._batch.steps, stepped)
         if resting:
-            truncated &= stepped
             rewards[~stepped] = 0.0
             infos = self._reset_some(~stepped, observations, self._info.only(infos, stepped))
-        self._ended = truncated.copy()
-        if self.autoreset_mode is AutoresetMode.SAME_STEP and truncated.any():
-            infos = self._finish(truncated, observations, infos)
-        return observations, rewards, np.zeros(self.num_envs, dtype=np.bool_), truncated, infos
+        self._ended = terminated | truncated
+        if self.autoreset_mode is AutoresetMode.SAME_STEP and self._ended.any():
+            infos = self._finish(self._ended.copy(), observations, infos)
+        return observations, rewards, terminated, truncated, infos
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the threads."""
@@ -191,9 +254,11 @@ class ServingVectorEnv(gymnasium.vector.VectorEnv[Observations, Any, npt.NDArray
             self._rngs[row] = rng
         return int(rng.integers(SEED_RANGE))
 
+    def _room(self) -> Observations:
+        return np.empty((self.num_envs, len(self.codec.features)), dtype=np.float32)
+
     def _encode(self, low: int, high: int, out: Observations) -> None:
-        episodes = self._batch.episodes
-        self._codec.encode(low, high, episodes.observation, episodes.previous, out)
+        self._codec.encode(low, high, self._batch.observation, self._batch.previous, out)
 
     def _reset_some(self, mask: BoolArray, observations: Observations, infos: Infos) -> Infos:
         """Start the episodes of ``mask`` over and put their first observation and info in."""

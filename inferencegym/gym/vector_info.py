@@ -1,64 +1,70 @@
-"""``infos`` of the serving vector environment: arrays by name, and gymnasium's ``_name`` masks."""
+"""``infos`` of a vector environment: arrays by name, and gymnasium's ``_name`` masks."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from env.serving_batch import TERM_COLUMNS
 from simulator.compiled import compiled
-from simulator.vector_state import RESULT
 
-__all__ = ["InfoWriter", "add_rows"]
+__all__ = ["InfoColumns", "InfoWriter", "add_rows"]
 
 BoolArray = npt.NDArray[np.bool_]
 Infos = dict[str, Any]
 Numbers = tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]
 
-_FLOATS = {
-    "ttft_p50_ms": "ttft_p50_ms",
-    "ttft_p99_ms": "ttft_p99_ms",
-    "tpot_ms": "tpot_ms",
-    "tokens_per_sec": "tokens_per_s",
-    "gpu_memory_gb": "memory_gb",
-    "cost_per_1k": "cost_per_1k",
-    "spec_accept_rate": "accept_rate",
-    "slo_violation_rate": "violation_rate",
-}
-_WHOLE = {"eviction_events": "evictions", "slo_violations": "violations", "oom": "oom"}
-"""Metrics of the single environment, and their columns in the results."""
 
-_FLOAT_COLUMNS = np.asarray([RESULT[column] for column in _FLOATS.values()])
-_WHOLE_COLUMNS = np.asarray([RESULT[column] for column in _WHOLE.values()])
+@dataclass(frozen=True)
+class InfoColumns:
+    """Names of an environment's metrics and of its reward's terms.
+
+    Attributes:
+        floats: metrics that are real numbers, and their columns in the results of a batch.
+        whole: metrics that are whole numbers.
+        flags: metrics that are true or false.
+        terms: the columns of the reward's terms.
+    """
+
+    floats: Mapping[str, int]
+    whole: Mapping[str, int] = field(default_factory=dict[str, int])
+    flags: Mapping[str, int] = field(default_factory=dict[str, int])
+    terms: Sequence[str] = ()
 
 
 class InfoWriter:
     """Makes the ``infos`` of ``count`` sub-environments that share one action mask."""
 
-    def __init__(self, count: int, action_mask: npt.NDArray[np.int8]) -> None:
+    def __init__(self, count: int, action_mask: npt.NDArray[np.int8], columns: InfoColumns) -> None:
         self.count = count
+        self._columns = columns
+        self._whole = {**columns.whole, **columns.flags}
+        self._float_columns = np.asarray(list(columns.floats.values()), dtype=np.int64)
+        self._whole_columns = np.asarray(list(self._whole.values()), dtype=np.int64)
         self._masks = np.tile(action_mask, (count, 1))
 
     def new_numbers(self) -> Numbers:
-        """Room for the numbers of one step: (8 metrics + 4 reward terms, N) and (3 metrics, N)."""
+        """Room for the numbers of one step: (real metrics + terms, N) and (whole metrics and flags, N)."""
         return (
-            np.empty((len(_FLOATS) + len(TERM_COLUMNS), self.count)),
-            np.empty((len(_WHOLE), self.count), dtype=np.int64),
+            np.empty((len(self._float_columns) + len(self._columns.terms), self.count)),
+            np.empty((len(self._whole_columns), self.count), dtype=np.int64),
         )
 
     def write(self, low: int, high: int, results: Any, terms: Any, numbers: Numbers) -> None:
         """Fill columns ``low..high - 1``."""
-        _write(low, high, results, terms, _FLOAT_COLUMNS, _WHOLE_COLUMNS, *numbers)
+        _write(low, high, results, terms, self._float_columns, self._whole_columns, *numbers)
 
     def after_step(self, numbers: Numbers, steps: Any, stepped: BoolArray) -> Infos:
         """``infos`` of the sub-environments that were stepped."""
         floats, whole = numbers
-        metrics: Infos = {name: floats[row] for row, name in enumerate(_FLOATS)}
-        metrics |= {name: whole[row] for row, name in enumerate(_WHOLE)}
-        metrics["oom"] = metrics["oom"].astype(np.bool_)
-        terms: Infos = {name: floats[len(_FLOATS) + row] for row, name in enumerate(TERM_COLUMNS)}
+        columns = self._columns
+        metrics: Infos = {name: floats[row] for row, name in enumerate(columns.floats)}
+        metrics |= {name: whole[row] for row, name in enumerate(self._whole)}
+        metrics |= {name: metrics[name].astype(np.bool_) for name in columns.flags}
+        terms: Infos = {name: floats[len(columns.floats) + row] for row, name in enumerate(columns.terms)}
         infos: Infos = {
             "metrics": _masked(metrics, stepped),
             "reward_terms": _masked(terms, stepped),

@@ -46,7 +46,7 @@ from inferencegym.models import (
 __all__ = ["CODEC", "ENTRY_POINT", "OBSERVATION_NAMES", "VECTOR_ENTRY_POINT"]
 
 ENTRY_POINT = "inferencegym.gym.env:ServingGymEnv"
-VECTOR_ENTRY_POINT = "inferencegym.gym.vector:ServingVectorEnv"
+VECTOR_ENTRY_POINT = "inferencegym.gym.serving_vector:ServingVectorEnv"
 
 _EPISODE_MS = 200_000.0
 _COST_MAX = 30.0

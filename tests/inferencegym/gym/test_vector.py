@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InvalidValueError
-from inferencegym.gym.vector import ServingVectorEnv
+from inferencegym.gym.serving_vector import ServingVectorEnv
 from tests.inferencegym.gym.tools import MODES, SERVING, TASKS, assert_same_infos, make, make_vec
 
 AUTORESET = tuple(AutoresetMode)
