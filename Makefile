@@ -6,7 +6,9 @@ VENV ?= .venv
 PORT ?= 7860
 WORKERS ?= 2
 PYTEST_ARGS ?=
-TASK ?= task1
+ENV ?= serving
+# An empty TASK is the environment's first.
+TASK ?=
 
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
@@ -71,8 +73,8 @@ traces: $(TRACES_STAMP) ## Rebuild the measured trace pack
 test-traces: $(TRACES_STAMP) ## Test the trace pack builder against the kernel library
 	$(PY) -m pytest -q -m traces $(PYTEST_ARGS)
 
-demo: $(DEMO_STAMP) ## Train PPO (TASK=task1), draw its learning curve, compare it on held-out seeds
-	$(PY) -m agents.ppo_demo --task $(TASK)
+demo: $(DEMO_STAMP) ## Train PPO (ENV=serving TASK=task1), draw its learning curve, compare it on held-out seeds
+	$(PY) -m agents.ppo_demo --env $(ENV) --task "$(TASK)"
 
 test-demo: $(DEMO_STAMP) ## Test training, plots and what else needs the extra demo
 	$(PY) -m pytest -q -m demo $(PYTEST_ARGS)

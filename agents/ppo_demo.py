@@ -2,12 +2,12 @@
 # pyright: reportArgumentType=false, reportIndexIssue=false
 # (PyTorch and Stable-Baselines3 are an extra, usually not installed where types are checked; where they
 # are, their own annotations are narrower than what they accept.)
-"""Train PPO on InferenceGym/Serving-v0 and see what it learned: ``python -m agents.ppo_demo --task task1``.
+"""Train PPO on a task and see what it learned: ``python -m agents.ppo_demo --env serving --task task1``.
 
 Reads from top to bottom: settings, the environment as Stable-Baselines3 wants it, evaluation, training, table
 and picture. Needs PyTorch and the extra ``demo`` (``make demo`` installs both).
 
-Everything is written to ``runs/ppo/TASK/``:
+Everything is written to ``runs/ppo/ENV/TASK/``:
 
 =================  ====================================================================================
 policy.npz         the trained network, for the agent ``ppo`` (``inferencegym compare --agents ppo``)
@@ -28,30 +28,34 @@ import json
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
 
 from agents.compare import DEFAULT_SEEDS, AgentSummary, Mean, summarise
 from agents.episodes import EpisodeResult, Job, play_all
-from agents.ppo_coding import KNOBS, Coding
+from agents.ppo_codings import Coding, coding_of
 from agents.ppo_policy import CHECKPOINT_VARIABLE, POLICY_FILE, Policy
-from env.serving_tasks import TASKS, get_task
-from grader.serving import GRADER
+from env.protocols import Grader
 from inferencegym.errors import InferenceGymError, InvalidValueError
 from inferencegym.registry import get_spec
 
 try:
+    import gymnasium
     import torch
     from stable_baselines3 import PPO
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.logger import configure
     from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
-    from inferencegym.gym import ServingVectorEnv
+    from inferencegym.gym import register_all
 except ImportError as missing:
     raise InferenceGymError(
         f"Training needs {missing.name}.",
@@ -59,9 +63,6 @@ except ImportError as missing:
     ) from None
 
 __all__ = ["Args", "evaluate", "main", "train"]
-
-REFERENCES = ("baseline", "static", "reactive", "adaptive")
-"""Agents in the table; the first two are lines in the picture."""
 
 FIRST_TRAINING_SEED = 10_000
 SEEDS_OF_A_RUN = 1_000_000
@@ -83,9 +84,10 @@ def option(default: Any, text: str) -> Any:
 class Args:
     """Settings; each is an option of the command line."""
 
-    task: str = option("task1", "task1, task2 or task3")
-    steps: int = option(0, "environment steps; 0: 50,000 / 200,000 / 500,000 on task 1 / 2 / 3")
-    envs: int = option(0, "episodes side by side; 0: 32 / 64 / 64")
+    env: str = option("serving", "name of the environment")
+    task: str = option("", "id of the task; empty: the environment's first")
+    steps: int = option(0, "environment steps; 0: as many as the task needs")
+    envs: int = option(0, "episodes side by side; 0: as the task is usually trained")
     seed: int = option(1, "of weights, exploration and training episodes")
     rollout: int = option(32, "steps of every episode between two updates")
     minibatches: int = option(4, "parts that a rollout is cut into")
@@ -97,11 +99,12 @@ class Args:
     hidden: int = option(64, "units of each of two layers")
     evaluations: int = option(20, "points of the learning curve after its start")
     held_out: int = option(20, "seeds to evaluate on: 100, 101, ...")
-    out: str = option("runs/ppo", "folder; the task's name is added")
+    out: str = option("runs/ppo", "folder; names of environment and task are added")
 
     def checked(self) -> Args:
         """With the task's own defaults filled in. Raises InvalidValueError, UnknownNameError."""
-        get_task(self.task)
+        spec = get_spec(self.env)
+        coding = coding_of(self.env, self.task or next(iter(spec.part("tasks"))))
         at_least = {"steps": 0, "envs": 0, "held_out": 2, "seed": 0}
         for name, value in asdict(self).items():
             least = at_least.get(name, 1)
@@ -111,8 +114,14 @@ class Args:
                 raise InvalidValueError(name, value, "a number from 0 to 1")
         if self.held_out > 100:
             raise InvalidValueError("held_out", self.held_out, "at most 100: seeds 100 to 199 are held out")
-        steps, envs = _BY_TASK[self.task]
-        args = replace(self, steps=self.steps or steps, envs=self.envs or envs)
+        usual = coding.training
+        args = replace(
+            self,
+            env=spec.name,
+            task=coding.task.id,
+            steps=self.steps or usual.steps,
+            envs=self.envs or usual.envs,
+        )
         if args.envs * args.rollout % args.minibatches:
             raise InvalidValueError(
                 "minibatches", args.minibatches, f"a divisor of envs × rollout = {args.envs * args.rollout}"
@@ -121,27 +130,35 @@ class Args:
 
     @property
     def folder(self) -> Path:
-        return Path(self.out) / self.task
-
-
-_BY_TASK = {"task1": (50_000, 32), "task2": (200_000, 64), "task3": (500_000, 64)}
+        return Path(self.out) / self.env / self.task
 
 
 # --- the environment, as Stable-Baselines3 wants it --------------------------------------------------------
 
 
-class ServingVecEnv(VecEnv):
-    """N episodes behind the dials of :class:`Coding`, each starting over with a fresh seed when it ends.
+def many_episodes(env: str, coding: Coding, count: int) -> Any:
+    """A gymnasium vector environment of one task that leaves restarting to its user."""
+    register_all()
+    entry_point = gymnasium.spec(get_spec(env).id).vector_entry_point
+    settings: dict[str, Any] = {"task_id": coding.task.id, "action_mode": coding.action_mode}
+    disabled = gymnasium.vector.AutoresetMode.DISABLED
+    if entry_point is None:
+        kind, settings["vector_kwargs"] = "sync", {"autoreset_mode": disabled}
+    else:
+        kind, settings["autoreset_mode"], settings["threads"] = "vector_entry_point", disabled, 1
+    return gymnasium.make_vec(get_spec(env).id, count, kind, **settings)
 
-    At the first reset the episodes are spread evenly over their 200 steps. Otherwise all of them would be in
+
+class SpreadVecEnv(VecEnv):
+    """N episodes behind the dials of a :class:`Coding`, each starting over with a fresh seed when it ends.
+
+    At the first reset the episodes are spread evenly over their length. Otherwise all of them would be in
     their quiet phase, and then in their burst, at the same time, and each update would see only one of both.
     """
 
-    def __init__(self, task_id: str, count: int, first_seed: int) -> None:
-        self.coding = Coding(task_id)
-        self.episodes = ServingVectorEnv(
-            count, task_id, action_mode="dict", autoreset_mode="Disabled", threads=1
-        )
+    def __init__(self, env: str, task_id: str, count: int, first_seed: int) -> None:
+        self.coding = coding_of(env, task_id)
+        self.episodes = many_episodes(env, self.coding, count)
         self._seed_to_come = first_seed
         self.returns: deque[float] = deque(maxlen=100)
         """Mean reward a step of the last episodes that ended."""
@@ -151,14 +168,18 @@ class ServingVecEnv(VecEnv):
     def reset(self) -> np.ndarray:
         count = self.num_envs
         self._dials = self.coding.start(count)
-        self._totals, self._partial = np.zeros(count), np.ones(count, dtype=np.bool_)
-        self._restart(np.ones(count, dtype=np.bool_), first=True)
+        self._totals, self._lengths = np.zeros(count), np.zeros(count, dtype=np.int64)
+        self._partial = np.ones(count, dtype=np.bool_)
+        self._restart(self._partial, first=True)
         begin = np.arange(count) * self.coding.task.episode_length // count
+        over = np.zeros(count, dtype=np.bool_)
         for second in range(int(begin[-1])):
-            if (begin == second).any():
-                self._restart(begin == second)
-            self._entries = self.episodes.step(self.coding.actions(self._dials))[0]
-        self._restart(begin == begin[-1])
+            again = (begin == second) | over
+            if again.any():
+                self._restart(again)
+            self._entries, _, terminated, truncated, _ = self.episodes.step(self.coding.actions(self._dials))
+            over = terminated | truncated
+        self._restart((begin == begin[-1]) | over)
         return self.coding.see(self._entries, self._dials)
 
     def step_async(self, actions: np.ndarray) -> None:
@@ -166,15 +187,18 @@ class ServingVecEnv(VecEnv):
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
         self._dials = self.coding.turn(self._dials, self._wanted)
-        self._entries, rewards, _, truncated, _ = self.episodes.step(self.coding.actions(self._dials))
-        ended = truncated.copy()
+        played = self.episodes.step(self.coding.actions(self._dials))
+        self._entries, rewards, terminated, truncated, _ = played
+        ended = terminated | truncated
         self._totals += rewards
+        self._lengths += 1
         seen = self.coding.see(self._entries, self._dials)
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         if ended.any():
             for row in np.flatnonzero(ended):
                 # Cut off by the clock, not over: the critic's value of this observation stands for the rest.
-                infos[row] = {"terminal_observation": seen[row].copy(), "TimeLimit.truncated": True}
+                cut = bool(truncated[row])
+                infos[row] = {"terminal_observation": seen[row].copy(), "TimeLimit.truncated": cut}
             self._finish(ended)
             seen = self.coding.see(self._entries, self._dials)
         return seen, rewards.astype(np.float32), ended, infos
@@ -182,9 +206,9 @@ class ServingVecEnv(VecEnv):
     def _finish(self, ended: np.ndarray) -> None:
         """Note the returns of episodes that ended and start the next ones."""
         whole = ended & ~self._partial
-        self.returns.extend((self._totals[whole] / self.coding.task.episode_length).tolist())
+        self.returns.extend((self._totals[whole] / self._lengths[whole]).tolist())
         self._partial &= ~ended
-        self._totals[ended] = 0.0
+        self._totals[ended], self._lengths[ended] = 0.0, 0
         self._dials[ended] = self.coding.start(1)
         self._restart(ended)
 
@@ -193,7 +217,7 @@ class ServingVecEnv(VecEnv):
         for row in np.flatnonzero(rows):
             seeds[row] = self._seed_to_come
             self._seed_to_come += 1
-        options = None if first else {"reset_mask": rows}
+        options = None if first else {"reset_mask": rows.copy()}
         self._entries = self.episodes.reset(seed=seeds, options=options)[0]
 
     def close(self) -> None:
@@ -224,38 +248,37 @@ def _spaces(coding: Coding) -> tuple[Any, Any]:
 
 
 def evaluate(policy: Policy, seeds: Sequence[int]) -> list[EpisodeResult]:
-    """Play a policy on seeds, side by side, and have each episode graded."""
-    task_id, coding, count = policy.task_id, Coding(policy.task_id), len(seeds)
-    env = ServingVectorEnv(count, task_id, action_mode="dict", autoreset_mode="Disabled", threads=1)
-    entries, _ = env.reset(seed=list(seeds))
+    """Play a policy on seeds, side by side, and have each episode graded by its replay."""
+    task_id, coding, count = policy.task_id, coding_of(policy.env, policy.task_id), len(seeds)
+    grader: Grader = get_spec(policy.env).part("grader")
+    episodes = many_episodes(policy.env, coding, count)
+    entries, _ = episodes.reset(seed=list(seeds))
     dials, totals = coding.start(count), np.zeros(count)
-    logs: list[list[dict[str, Any]]] = [[] for _ in seeds]
-    for _ in range(coding.task.episode_length):
+    playing = np.ones(count, dtype=np.bool_)
+    actions: list[list[dict[str, Any]]] = [[] for _ in seeds]
+    while playing.any():
         dials = coding.turn(dials, policy.choose(coding.see(entries, dials), coding.sizes))
-        entries, rewards, _, _, infos = env.step(coding.actions(dials))
-        totals += rewards
-        metrics = {name: column.tolist() for name, column in infos["metrics"].items()}
-        knobs = coding.knobs(dials).tolist()
-        for row, log in enumerate(logs):
-            log.append(
-                {
-                    "action": dict(zip(KNOBS, knobs[row], strict=True)),
-                    "metrics": {name: column[row] for name, column in metrics.items()},
-                }
-            )
-    env.close()
-    grades = [GRADER.grade_log(task_id, log) for log in logs]
-    return [
-        EpisodeResult(task_id, "ppo", seed, grade.score, float(total), grade.steps, dict(grade.breakdown))
-        for seed, grade, total in zip(seeds, grades, totals, strict=True)
-    ]
+        for row in np.flatnonzero(playing):
+            actions[row].append(coding.action(dials[row : row + 1]).model_dump(mode="json"))
+        entries, rewards, terminated, truncated, _ = episodes.step(coding.actions(dials))
+        totals[playing] += rewards[playing]
+        over = terminated | truncated
+        playing &= ~over
+        if over.any() and playing.any():
+            entries = episodes.reset(options={"reset_mask": over})[0]  # only keeps the others' company
+    episodes.close()
+    results: list[EpisodeResult] = []
+    for seed, played, total in zip(seeds, actions, totals, strict=True):
+        grade = grader.grade_replay(task_id, seed, played)
+        parts = dict(grade.breakdown)
+        results.append(EpisodeResult(task_id, "ppo", seed, grade.score, float(total), grade.steps, parts))
+    return results
 
 
-def references(task_id: str, seeds: Sequence[int]) -> list[EpisodeResult]:
+def references(env: str, task_id: str, seeds: Sequence[int]) -> list[EpisodeResult]:
     """The reference agents on the same seeds."""
-    return play_all(
-        get_spec("serving"), [Job(task_id, agent, seed) for agent in REFERENCES for seed in seeds]
-    )
+    agents = coding_of(env, task_id).references
+    return play_all(get_spec(env), [Job(task_id, agent, seed) for agent in agents for seed in seeds])
 
 
 # --- training ----------------------------------------------------------------------------------------------
@@ -267,7 +290,7 @@ class Watch(BaseCallback):
     Nothing is chosen by what it sees: the policy that counts is the last one.
     """
 
-    def __init__(self, args: Args, env: ServingVecEnv) -> None:
+    def __init__(self, args: Args, env: SpreadVecEnv) -> None:
         super().__init__()
         self._args, self._env = args, env
         self._due, self._begun = 0, time.perf_counter()
@@ -309,7 +332,7 @@ def train(args: Args) -> tuple[Policy, Watch]:
     torch.set_num_threads(1)  # small networks: more threads are slower, and add in another order
     torch.use_deterministic_algorithms(True)
     first_seed = FIRST_TRAINING_SEED + SEEDS_OF_A_RUN * args.seed
-    env = ServingVecEnv(args.task, args.envs, first_seed)
+    env = SpreadVecEnv(args.env, args.task, args.envs, first_seed)
     model = PPO(
         "MlpPolicy",
         VecNormalize(env, norm_obs=False, norm_reward=True, gamma=args.discount),
@@ -353,7 +376,7 @@ def policy_of(model: PPO, args: Args) -> Policy:
     linear = [part for part in parts if isinstance(part, torch.nn.Linear)]
     layers = tuple((p.weight.detach().numpy().copy(), p.bias.detach().numpy().copy()) for p in linear)
     settings = {name: value for name, value in asdict(args).items() if name != "out"}
-    return Policy(args.task, layers, {**settings, "torch": torch.__version__})
+    return Policy(args.env, args.task, layers, {**settings, "torch": torch.__version__})
 
 
 def _seeds(args: Args) -> tuple[int, ...]:
@@ -363,26 +386,22 @@ def _seeds(args: Args) -> tuple[int, ...]:
 # --- table and picture -------------------------------------------------------------------------------------
 
 
-def table(episodes: Sequence[EpisodeResult]) -> str:
-    """Scores of the trained policy and the reference agents, with differences paired by seed."""
-    rows = summarise(episodes, "baseline")
-    to_static = {row.agent: row.difference for row in summarise(episodes, "static")}
-    lines = [f"{'agent':10}{'score':>16}{'− baseline':>18}{'− best static':>18}{'reward a step':>18}"]
-    for row in rows:
-        steps = get_task(row.task).info.episode_length
-        reward = Mean(row.reward.value / steps, (row.reward.half_width or 0.0) / steps)
-        cells = (
-            _cell(row.score),
-            _cell(row.difference, "+"),
-            _cell(to_static[row.agent], "+"),
-            _cell(reward, "+"),
-        )
-        lines.append(f"{row.agent:10}{cells[0]:>16}{cells[1]:>18}{cells[2]:>18}{cells[3]:>18}")
+def table(episodes: Sequence[EpisodeResult], lines: Mapping[str, str]) -> Table:
+    """Scores and rewards of the trained policy and the reference agents, and differences, paired by seed, to
+    each of ``lines`` (agent: its name in words)."""
     seeds = sorted({episode.seed for episode in episodes})
-    lines.append(
+    caption = (
         f"Mean ± half of the 95 % interval over held-out seeds {seeds[0]}-{seeds[-1]}; differences paired."
     )
-    return "\n".join(lines)
+    rows = Table("agent", box=SIMPLE, caption=caption, caption_justify="left")
+    for name in ("score", "reward a step", *(f"− {line}" for line in lines.values())):
+        rows.add_column(name, justify="right", no_wrap=True)
+    gaps = [{row.agent: row.difference for row in summarise(episodes, other)} for other in lines]
+    for row in summarise(episodes, None):
+        reward = Mean.of(e.reward / e.steps for e in episodes if e.agent == row.agent)
+        differences = (_cell(gap[row.agent], "+") for gap in gaps)
+        rows.add_row(row.agent, _cell(row.score), _cell(reward, "+"), *differences)
+    return rows
 
 
 def _cell(mean: Mean | None, sign: str = "") -> str:
@@ -399,9 +418,13 @@ def write_scores(episodes: Sequence[EpisodeResult], path: Path) -> None:
 
 
 def draw_curve(
-    curve: Sequence[tuple[int, Mean]], rows: Sequence[AgentSummary], title: str, path: Path
+    curve: Sequence[tuple[int, Mean]],
+    rows: Sequence[AgentSummary],
+    lines: Mapping[str, str],
+    title: str,
+    path: Path,
 ) -> None:
-    """The learning curve, with the fixed baseline and the best constant setting as lines."""
+    """The learning curve, with the agents of ``lines`` as lines."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4.5), dpi=110, layout="constrained")
@@ -411,14 +434,12 @@ def draw_curve(
     half = np.array([mean.half_width for _, mean in curve])
     axes.fill_between(steps, score - half, score + half, color="C0", alpha=0.2, linewidth=0)
     axes.plot(steps, score, color="C0", marker="o", markersize=4, label=f"PPO: {score[-1]:.3f} at the end")
-    styles = {"baseline": ("fixed baseline", "C7", ":"), "static": ("best constant setting", "C3", "--")}
-    for row in rows:
-        if row.agent in styles:
-            name, color, style = styles[row.agent]
-            axes.axhline(
-                row.score.value, color=color, linestyle=style, label=f"{name}: {row.score.value:.3f}"
-            )
-    axes.set(xlabel="environment steps (simulated seconds)", ylabel="score (0 to 1)")
+    styles = cycle([("C7", ":"), ("C3", "--"), ("C2", "-."), ("C4", (0, (1, 1)))])
+    reached = {row.agent: row.score.value for row in rows}
+    for (agent, name), (color, style) in zip(lines.items(), styles):  # noqa: B905 - styles start over
+        label = f"{name}: {reached[agent]:.3f}"
+        axes.axhline(reached[agent], color=color, linestyle=style, label=label)
+    axes.set(xlabel="environment steps", ylabel="score (0 to 1)")
     axes.set(title=title, xlim=(0, steps[-1]), ylim=(0, 1.02))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.grid(alpha=0.3)
@@ -432,7 +453,7 @@ def draw_curve(
 def parse(arguments: Sequence[str] | None) -> Args:
     """The settings from a command line; exits with status 2 and a message when one is wrong."""
     parser = argparse.ArgumentParser(
-        prog="python -m agents.ppo_demo", description="Train PPO on InferenceGym/Serving-v0."
+        prog="python -m agents.ppo_demo", description="Train PPO on an environment of InferenceGym."
     )
     for each in fields(Args):
         name = "--" + each.name.replace("_", "-")
@@ -447,22 +468,21 @@ def parse(arguments: Sequence[str] | None) -> Args:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train, evaluate, print the table, write the picture."""
     args = parse(arguments)
-    task = TASKS[args.task]
-    print(f"PPO on {task.id} ({task.name}): {args.steps:,} steps, {args.envs} episodes side by side.")
+    coding = coding_of(args.env, args.task)
+    name = f"{args.task}, {coding.task.name}"
+    print(f"PPO on {args.env}, {name}: {args.steps:,} steps, {args.envs} episodes side by side.")
     begun = time.perf_counter()
     policy, watch = train(args)
     seconds = time.perf_counter() - begun
     print(f"{seconds:.0f} s, {args.steps / seconds:,.0f} steps/s with {args.evaluations + 1} evaluations.\n")
     seeds = _seeds(args)
-    episodes = [*references(task.id, seeds), *evaluate(policy, seeds)]
+    episodes = [*references(args.env, args.task, seeds), *evaluate(policy, seeds)]
     write_scores(episodes, args.folder / "scores.csv")
-    title = (
-        f"PPO on {task.id}, {task.name}\nmean of {len(seeds)} held-out episodes; shaded: its 95 % interval"
-    )
-    draw_curve(watch.curve, summarise(episodes, "baseline"), title, args.folder / "curve.png")
-    print(table(episodes))
+    title = f"PPO on {name}\nmean of {len(seeds)} held-out episodes; shaded: its 95 % interval"
+    draw_curve(watch.curve, summarise(episodes, None), coding.lines, title, args.folder / "curve.png")
+    Console(width=120).print(table(episodes, coding.lines))
     print(f"\nLearning curve: {args.folder / 'curve.png'}   policy: {args.folder / POLICY_FILE}")
-    again = f"inferencegym compare --tasks {task.id} --agents static,ppo"
+    again = f"inferencegym compare --env {args.env} --tasks {args.task}"
     print(f"Compare it again: {CHECKPOINT_VARIABLE}={args.out} {again}")
     return 0
 

@@ -1,7 +1,7 @@
 """The trained PPO policy as an agent: a small network in NumPy, from a file that ``ppo_demo`` wrote.
 
 Playing needs the extra ``gym`` (the observation vector is the gymnasium environment's) but neither PyTorch
-nor Stable-Baselines3.
+nor Stable-Baselines3. Policies of the reference tables come with the project (``agents/data/ppo_*.npz``).
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel
 
-from agents.ppo_coding import Coding, observation_entries
+from agents.ppo_codings import coding_of, observation_entries
 from inferencegym.errors import InferenceGymError, InvalidValueError
-from inferencegym.models import ServeAction, ServeObservation
+from inferencegym.registry import get_spec
 
-__all__ = ["CHECKPOINT_VARIABLE", "PPOAgent", "Policy", "checkpoint_path", "load_agent"]
+__all__ = ["CHECKPOINT_VARIABLE", "POLICY_FILE", "PPOAgent", "Policy", "checkpoint_path", "load_agent"]
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
 CHECKPOINT_VARIABLE = "INFERENCEGYM_PPO_CHECKPOINT"
-"""Names a policy file, or a folder that holds ``TASK/policy.npz``."""
+"""Names a policy file, or a folder that holds ``ENV/TASK/policy.npz``, to play instead of the shipped one."""
 
-DEFAULT_FOLDER = Path("runs/ppo")
 POLICY_FILE = "policy.npz"
+_SHIPPED = Path(__file__).parent / "data"
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,13 @@ class Policy:
     """A network: dense layers with tanh between them; the last gives the logits of all dials in a row.
 
     Attributes:
-        task_id: task that it was trained on.
+        env: short name of the environment that it was trained on.
+        task_id: its task there.
         layers: pairs of weights (outputs, inputs) and biases (outputs,).
         settings: how it was trained, JSON-ready.
     """
 
+    env: str
     task_id: str
     layers: tuple[tuple[FloatArray, FloatArray], ...]
     settings: dict[str, Any]
@@ -66,7 +69,9 @@ class Policy:
         path.parent.mkdir(parents=True, exist_ok=True)
         arrays = {f"weights_{i}": weights for i, (weights, _) in enumerate(self.layers)}
         arrays |= {f"biases_{i}": biases for i, (_, biases) in enumerate(self.layers)}
-        about = json.dumps({"task": self.task_id, "layers": len(self.layers), "settings": self.settings})
+        about = json.dumps(
+            {"env": self.env, "task": self.task_id, "layers": len(self.layers), "settings": self.settings}
+        )
         np.savez(path, about=np.array(about), **arrays)  # pyright: ignore[reportArgumentType]
 
     @classmethod
@@ -80,7 +85,7 @@ class Policy:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 about = json.loads(str(stored["about"]))
                 layers = [(stored[f"weights_{i}"], stored[f"biases_{i}"]) for i in range(about["layers"])]
-            return cls(str(about["task"]), tuple(layers), dict(about["settings"]))
+            return cls(str(about["env"]), str(about["task"]), tuple(layers), dict(about["settings"]))
         except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
             raise InferenceGymError(
                 f"{path} is not a policy file ({type(error).__name__}).",
@@ -89,16 +94,15 @@ class Policy:
 
 
 class PPOAgent:
-    """Plays a trained policy.
+    """Plays a trained policy on the task that it was trained on.
 
     Raises:
-        InvalidValueError: the policy was trained for another task, or for other dials.
+        InvalidValueError: the policy was trained for other dials.
     """
 
-    def __init__(self, task_id: str, policy: Policy) -> None:
-        if policy.task_id != task_id:
-            raise InvalidValueError("policy", policy.task_id, f"a policy that was trained on {task_id}")
-        self._coding = Coding(task_id)
+    def __init__(self, policy: Policy) -> None:
+        self._spec = get_spec(policy.env)
+        self._coding = coding_of(policy.env, policy.task_id)
         wants = (policy.layers[0][0].shape[1], policy.layers[-1][1].shape[0])
         has = (self._coding.width, int(self._coding.sizes.sum()))
         if wants != has:
@@ -111,34 +115,42 @@ class PPOAgent:
     def reset(self) -> None:
         """Start an episode: dials at the default action."""
         self._dials = self._coding.start(1)
-        self._before: ServeObservation | None = None
+        self._before: BaseModel | None = None
 
-    def act(self, observation: ServeObservation) -> ServeAction:
+    def act(self, observation: BaseModel) -> Any:
         """The action for an observation; observations must come in order, one a step."""
-        entries = observation_entries(observation, self._before or observation)
+        entries = observation_entries(self._spec, observation, self._before or observation)
         self._before = observation
         wanted = self._policy.choose(self._coding.see(entries, self._dials), self._coding.sizes)
         self._dials = self._coding.turn(self._dials, wanted)
         return self._coding.action(self._dials)
 
 
-def checkpoint_path(task_id: str) -> Path:
-    """Where the policy of a task is looked for: ``INFERENCEGYM_PPO_CHECKPOINT``, else ``runs/ppo``."""
-    named = Path(os.environ.get(CHECKPOINT_VARIABLE) or DEFAULT_FOLDER)
-    return named if named.suffix == ".npz" else named / task_id / POLICY_FILE
+def checkpoint_path(env_id: str, task_id: str) -> Path:
+    """Where the policy of a task is looked for: ``INFERENCEGYM_PPO_CHECKPOINT``, else the shipped one."""
+    env, named = get_spec(env_id).name, os.environ.get(CHECKPOINT_VARIABLE)
+    if not named:
+        return _SHIPPED / f"ppo_{env}_{task_id}.npz"
+    return Path(named) if named.endswith(".npz") else Path(named) / env / task_id / POLICY_FILE
 
 
-def load_agent(task_id: str) -> PPOAgent:
+def load_agent(env_id: str, task_id: str) -> PPOAgent:
     """The trained agent of a task.
 
     Raises:
         InferenceGymError: there is no policy file, or it is not one for this task.
     """
-    path = checkpoint_path(task_id)
+    env, path = get_spec(env_id).name, checkpoint_path(env_id, task_id)
     if not path.is_file():
+        shown = path.name if path.parent == _SHIPPED else path
         raise InferenceGymError(
-            f"There is no trained policy for {task_id}: {path} does not exist.",
-            f"Train one (extra demo): python -m agents.ppo_demo --task {task_id}, or name a file in "
-            f"{CHECKPOINT_VARIABLE}.",
+            f"There is no trained policy for {task_id} of {env}: {shown} does not exist.",
+            f"Train one (extra demo): python -m agents.ppo_demo --env {env} --task {task_id}, "
+            f"and name its file in {CHECKPOINT_VARIABLE}.",
         )
-    return PPOAgent(task_id, Policy.load(path))
+    policy = Policy.load(path)
+    if (policy.env, policy.task_id) != (env, task_id):
+        raise InvalidValueError(
+            "policy", f"{policy.task_id} of {policy.env}", f"a policy that was trained on {task_id} of {env}"
+        )
+    return PPOAgent(policy)

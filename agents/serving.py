@@ -11,7 +11,7 @@ reactive  a hand-written rule on queue, arrivals and memory; no search behind it
 adaptive  the best two-mode policy that calibration found for the task
 mpc       a short look-ahead on copied simulators, around the reactive rule (:mod:`agents.model_predictive`)
 evolved   the best parameters that CMA-ES found for a small policy (:mod:`agents.evolved`)
-ppo       the network that PPO trained (train one first: :mod:`agents.ppo_demo`)
+ppo       the network that PPO trained (:mod:`agents.ppo_demo`)
 llm       a language model behind a chat service (needs a key, see :mod:`agents.llm_api`)
 ========  =============================================================================================
 """
@@ -21,10 +21,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from agents.shared import llm_agent, ppo_agent
 from env.serving_tasks import get_task, load_calibration
 from grader.calibrate import UniformRandom
 from grader.policies import Constant, TwoMode, policy_from_dict
-from inferencegym.errors import InferenceGymError
 from inferencegym.models import QuantTier, ServeAction
 
 __all__ = ["AGENTS"]
@@ -82,24 +82,6 @@ def evolved_agent(task_id: str, seed: int) -> Any:
     return load_agent(task_id)
 
 
-def ppo_agent(task_id: str, seed: int) -> Any:
-    """The policy that ``agents.ppo_demo`` trained. Raises InferenceGymError when there is none yet."""
-    try:
-        from agents.ppo_policy import load_agent
-    except ModuleNotFoundError as missing:
-        raise InferenceGymError(
-            f"The agent ppo needs {missing.name}.", "Install the extra: pip install 'inferencegym[gym]'."
-        ) from None
-    return load_agent(task_id)
-
-
-def llm_agent(task_id: str, seed: int) -> Any:
-    """A language model, named by environment variables. Raises InferenceGymError without a key."""
-    from agents.llm import LLMAgent
-
-    return LLMAgent("serving", task_id, seed)
-
-
 _REACTIVE_MODES = {
     "task1": (ServeAction(batch_size=224), ServeAction(batch_size=224)),
     "task2": (
@@ -121,7 +103,7 @@ AGENTS: dict[str, Callable[[str, int], Any]] = {
     "adaptive": adaptive_agent,
     "mpc": mpc_agent,
     "evolved": evolved_agent,
-    "ppo": ppo_agent,
-    "llm": llm_agent,
+    "ppo": ppo_agent("serving"),
+    "llm": llm_agent("serving"),
 }
 """Factories ``(task_id, seed) -> agent``."""

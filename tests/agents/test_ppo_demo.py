@@ -29,7 +29,7 @@ def train(folder: Path, *more: str, task: str = "task1") -> Path:
 
     words = ["--task", task, "--steps", "2048", "--envs", "16", "--evaluations", "2", *more]
     assert main([*words, "--held-out", str(HELD_OUT), "--out", str(folder)]) == 0
-    return folder / task
+    return folder / "serving" / task
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_before_training_it_plays_the_default_action(run: Path) -> None:
 
 
 def test_the_agent_plays_what_the_demo_graded(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("INFERENCEGYM_PPO_CHECKPOINT", str(run.parent))
+    monkeypatch.setenv("INFERENCEGYM_PPO_CHECKPOINT", str(run.parents[1]))
     with (run / "scores.csv").open() as file:
         graded = {int(row["seed"]): row for row in csv.DictReader(file) if row["agent"] == "ppo"}
     assert sorted(graded) == [100, 101, 102]
@@ -119,9 +119,9 @@ def test_all_knobs_are_learned_on_task3(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_episodes_start_spread_out_and_end_cut_off() -> None:
-    from agents.ppo_demo import FIRST_TRAINING_SEED, ServingVecEnv
+    from agents.ppo_demo import FIRST_TRAINING_SEED, SpreadVecEnv
 
-    env = ServingVecEnv("task2", 8, FIRST_TRAINING_SEED)
+    env = SpreadVecEnv("serving", "task2", 8, FIRST_TRAINING_SEED)
     env.reset()
     ends: list[int] = []
     for step in range(250):
@@ -141,6 +141,7 @@ def test_episodes_start_spread_out_and_end_cut_off() -> None:
     ("words", "said"),
     [
         (["--task", "task4"], "task_id"),
+        (["--env", "servin"], "Did you mean serving"),
         (["--task", "tsk1"], "Did you mean task"),
         (["--steps", "-1"], "steps"),
         (["--steps", "many"], "--steps"),

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from agents.ppo_coding import Coding
+from agents.ppo_codings.serving import Coding
 from agents.ppo_policy import Policy, PPOAgent, checkpoint_path
 from agents.registry import get_agent
 from env.serving import make_env
+from env.serving_tasks import TASKS
 from inferencegym.errors import InferenceGymError, InvalidValueError
 
 
@@ -25,7 +27,7 @@ def some_policy(task_id: str = "task1", hidden: int = 8) -> Policy:
         (rng.normal(size=(after, before)).astype(np.float32), rng.normal(size=after).astype(np.float32))
         for before, after in pairwise(sizes)
     )
-    return Policy(task_id, layers, {"seed": 3})
+    return Policy("serving", task_id, layers, {"seed": 3})
 
 
 def play(agent: PPOAgent, task_id: str, steps: int = 30) -> list[object]:
@@ -43,7 +45,7 @@ def test_a_file_keeps_the_policy(tmp_path: Path) -> None:
     policy = some_policy()
     policy.save(tmp_path / "deep" / "policy.npz")
     again = Policy.load(tmp_path / "deep" / "policy.npz")
-    assert (again.task_id, again.settings) == (policy.task_id, policy.settings)
+    assert (again.env, again.task_id, again.settings) == (policy.env, policy.task_id, policy.settings)
     seen = np.random.default_rng(0).uniform(-1, 1, (5, Coding("task1").width)).astype(np.float32)
     assert np.array_equal(again.logits(seen), policy.logits(seen))
 
@@ -55,7 +57,7 @@ def test_the_same_policy_gives_the_same_file(tmp_path: Path) -> None:
 
 
 def test_an_agent_starts_every_episode_alike() -> None:
-    agent = PPOAgent("task3", some_policy("task3"))
+    agent = PPOAgent(some_policy("task3"))
     first = play(agent, "task3")
     assert len(set(first)) > 3
     assert play(agent, "task3") == first
@@ -64,16 +66,18 @@ def test_an_agent_starts_every_episode_alike() -> None:
 def test_the_likeliest_setting_of_each_dial_is_chosen() -> None:
     width, sizes = 2, (3, 2)
     weights, biases = np.zeros((5, width), np.float32), np.array([0, 2, 1, 5, 4], np.float32)
-    policy = Policy("task1", ((weights, biases),), {})
+    policy = Policy("serving", "task1", ((weights, biases),), {})
     assert policy.choose(np.zeros((4, width), np.float32), sizes).tolist() == [[1, 0]] * 4
 
 
 def test_the_variable_names_a_file_or_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("INFERENCEGYM_PPO_CHECKPOINT", raising=False)
-    assert checkpoint_path("task2") == Path("runs/ppo/task2/policy.npz")
-    some_policy("task2").save(tmp_path / "task2" / "policy.npz")
-    for named in (tmp_path, tmp_path / "task2" / "policy.npz"):
+    assert checkpoint_path("serving", "task2").name == "ppo_serving_task2.npz"
+    file = tmp_path / "serving" / "task2" / "policy.npz"
+    some_policy("task2").save(file)
+    for named in (tmp_path, file):
         monkeypatch.setenv("INFERENCEGYM_PPO_CHECKPOINT", str(named))
+        assert checkpoint_path("InferenceGym/Serving-v0", "task2") == file
         assert isinstance(get_agent("serving", "ppo", "task2"), PPOAgent)
 
 
@@ -81,7 +85,7 @@ def test_without_a_policy_the_error_names_the_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("INFERENCEGYM_PPO_CHECKPOINT", str(tmp_path))
-    with pytest.raises(InferenceGymError, match=r"agents\.ppo_demo --task task1") as caught:
+    with pytest.raises(InferenceGymError, match=r"agents\.ppo_demo --env serving --task task1") as caught:
         get_agent("serving", "ppo", "task1")
     assert "INFERENCEGYM_PPO_CHECKPOINT" in caught.value.hint
 
@@ -102,13 +106,25 @@ def test_archives_of_other_things_are_refused(tmp_path: Path) -> None:
             Policy.load(tmp_path / name)
 
 
-def test_a_policy_of_another_task_or_of_other_dials_is_refused() -> None:
-    with pytest.raises(InvalidValueError, match="trained on task3"):
-        PPOAgent("task3", some_policy("task1"))
+def test_a_policy_of_another_task_or_of_other_dials_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    some_policy("task1").save(tmp_path / "policy.npz")
+    monkeypatch.setenv("INFERENCEGYM_PPO_CHECKPOINT", str(tmp_path / "policy.npz"))
+    with pytest.raises(InvalidValueError, match="trained on task3 of serving"):
+        get_agent("serving", "ppo", "task3")
     other = some_policy("task1")
-    shrunk = Policy("task1", ((other.layers[0][0][:, :-1], other.layers[0][1]), *other.layers[1:]), {})
+    shrunk = replace(other, layers=((other.layers[0][0][:, :-1], other.layers[0][1]), *other.layers[1:]))
     with pytest.raises(InvalidValueError, match="inputs"):
-        PPOAgent("task1", shrunk)
+        PPOAgent(shrunk)
+
+
+@pytest.mark.parametrize("task_id", TASKS)
+def test_the_shipped_policies_play(monkeypatch: pytest.MonkeyPatch, task_id: str) -> None:
+    monkeypatch.delenv("INFERENCEGYM_PPO_CHECKPOINT", raising=False)
+    agent = get_agent("serving", "ppo", task_id)
+    assert isinstance(agent, PPOAgent)
+    assert len(set(play(agent, task_id))) > 1
 
 
 def test_without_gymnasium_the_error_names_the_extra() -> None:

@@ -56,4 +56,4 @@ def test_it_runs_from_top_to_bottom(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert "verified: True" in said["grade"]
     for name in ("gym", "curve"):
         assert any("image/png" in out.get("data", {}) for out in outputs[name])
-    assert len(list(tmp_path.glob("*/task3/policy.npz"))) == 1
+    assert len(list(tmp_path.glob("*/serving/task3/policy.npz"))) == 1

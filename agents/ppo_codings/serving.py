@@ -1,4 +1,4 @@
-"""What the PPO agent sees and turns: between InferenceGym/Serving-v0 and a policy network.
+"""The coding of InferenceGym/Serving-v0.
 
 The network sees the 16 entries of the gymnasium observation (:mod:`inferencegym.gym.codecs.serving`) and
 where its dials stand. It turns one dial for each knob that the task opens:
@@ -27,15 +27,16 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from agents.ppo_codings import Training
 from env.serving import make_env
 from env.serving_tasks import get_task
 from inferencegym.gym.codecs.serving import CODEC
-from inferencegym.models import QuantTier, ServeAction, ServeObservation
+from inferencegym.models import QuantTier, ServeAction
 from simulator.trace_sim import shared_simulator
 
 __all__ = ["KNOBS", "Coding"]
@@ -75,6 +76,13 @@ _DIALS = {
 }
 
 
+_TRAINING = {
+    "task1": Training(50_000, 32),
+    "task2": Training(200_000, 64),
+    "task3": Training(500_000, 64),
+}
+
+
 class Coding:
     """Dials and observations of one task. All methods take N rows at once and keep no state.
 
@@ -82,8 +90,13 @@ class Coding:
         task_id: the task. Knobs that it locks have no dial.
     """
 
+    action_mode: Literal["flat", "dict", "multidiscrete"] = "dict"
+    references = ("baseline", "static", "reactive", "adaptive")
+    lines: ClassVar[dict[str, str]] = {"baseline": "fixed baseline", "static": "best constant setting"}
+
     def __init__(self, task_id: str) -> None:
         self.task = get_task(task_id).info
+        self.training = _TRAINING[task_id]
         self.open = tuple(name for name in KNOBS if name in self.task.active_actions)
         dials = [_DIALS[name] for name in self.open]
         self.sizes = np.array([len(dial.settings) for dial in dials])
@@ -128,11 +141,6 @@ class Coding:
             prefill_disagg=bool(disagg),
             quant_tier=QuantTier(int(tier)),
         )
-
-
-def observation_entries(observation: ServeObservation, before: ServeObservation) -> FloatArray:
-    """(1, 16): the gymnasium observation of a model and the one a step earlier."""
-    return CODEC.encode(CODEC.read(observation), CODEC.read(before))[np.newaxis]
 
 
 @cache

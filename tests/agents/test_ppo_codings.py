@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agents.ppo_coding import KNOBS, Coding, observation_entries
+from agents.ppo_codings import PlainCoding, coding_of, observation_entries
+from agents.ppo_codings.serving import KNOBS, Coding
 from env.serving import make_env
 from env.serving_tasks import TASKS, get_task
+from inferencegym.errors import UnknownNameError
 from inferencegym.gym import ServingVectorEnv
 from inferencegym.models import ServeAction
+from inferencegym.registry import get_spec
 
+SERVING = get_spec("serving")
 LIMIT_GB = {"task1": 40.0, "task2": 36.0, "task3": 38.0}
 
 
@@ -70,10 +74,35 @@ def test_the_vector_environment_takes_every_setting(coding: Coding) -> None:
 def test_a_model_and_the_vector_environment_are_seen_alike(coding: Coding) -> None:
     single, many = make_env(coding.task.id), ServingVectorEnv(1, coding.task.id, action_mode="dict")
     before, entries = single.reset(10_000), many.reset(seed=10_000)[0]
-    assert np.array_equal(observation_entries(before, before), entries)
+    assert np.array_equal(observation_entries(SERVING, before, before), entries)
     for dials in random_dials(coding, 20):
         now = single.step(coding.action(dials[np.newaxis]))[0]
         entries = many.step(coding.actions(dials[np.newaxis]))[0]
-        assert np.array_equal(observation_entries(now, before), entries)
+        assert np.array_equal(observation_entries(SERVING, now, before), entries)
         before = now
     many.close()
+
+
+def test_an_environment_brings_its_own_coding_or_gets_the_plain_one() -> None:
+    assert isinstance(coding_of("serving", "task3"), Coding)
+    with pytest.raises(UnknownNameError, match="Did you mean task"):
+        coding_of("serving", "tsk3")
+    with pytest.raises(UnknownNameError):
+        coding_of("servingg", "task3")
+
+
+def test_the_plain_coding_turns_the_open_knobs_of_the_grid() -> None:
+    plain = PlainCoding("serving", "task1")
+    assert plain.sizes.tolist() == [10, 16]
+    assert "random" not in plain.references
+    default = plain.action(plain.start(1))
+    assert default == ServeAction()
+    dials = np.array([[0, 15], [9, 0]])
+    assert plain.actions(dials).tolist() == [[0, 0, 15, 0, 0], [9, 0, 0, 0, 0]]
+    assert plain.action(dials[:1]) == ServeAction(kv_budget=0.1, batch_size=512)
+    env = ServingVectorEnv(2, "task1", action_mode=plain.action_mode)
+    env.reset(seed=10_000)
+    seen = plain.see(env.step(plain.actions(plain.turn(plain.start(2), dials)))[0], dials)
+    assert (seen.shape, seen.dtype) == ((2, plain.width), np.float32)
+    assert np.abs(seen).max() <= 1.0
+    env.close()
