@@ -7,7 +7,7 @@ baseline is taken seed by seed first, so that what a seed does to both of them c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
 
@@ -64,7 +64,10 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class AgentSummary:
-    """What an agent reached on a task. ``difference``: its score minus the baseline's, None for itself."""
+    """What an agent reached on a task.
+
+    ``difference``: its score minus the baseline's, None for itself; ``figures``: of the grades, in units.
+    """
 
     task: str
     agent: str
@@ -72,6 +75,7 @@ class AgentSummary:
     reward: Mean
     difference: Mean | None
     components: dict[str, float]
+    figures: dict[str, Mean] = field(default_factory=dict[str, Mean])
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +213,7 @@ def summarise(episodes: Sequence[EpisodeResult], baseline: str | None) -> tuple[
                 Mean.of(episode.reward for episode in group),
                 None if reference is None else _paired(group, reference),
                 {name: float(np.mean([e.components.get(name, 0.0) for e in group])) for name in names},
+                {name: Mean.of(e.figures[name] for e in group) for name in group[0].figures},
             )
         )
     return tuple(rows)

@@ -44,14 +44,28 @@ def header_of(comparison: Comparison, rows: list[AgentSummary]) -> list[str]:
     """Column titles of a task's table."""
     against = [f"− {comparison.baseline}"] if comparison.baseline is not None else []
     parts = [name.replace("_", " ") for name in component_names(rows)]
-    return ["agent", "score", *against, "episode reward", *parts]
+    figures = [name.replace("_", " ") for name in rows[0].figures]
+    return ["agent", "score", *against, "episode reward", *parts, *figures]
 
 
 def row_of(comparison: Comparison, rows: list[AgentSummary], row: AgentSummary) -> list[str]:
     """Cells of an agent in a task's table."""
     against = [_mean(row.difference, 3, sign=True)] if comparison.baseline is not None else []
     parts = [f"{row.components[n]:.3f}" if n in row.components else "" for n in component_names(rows)]
-    return [row.agent, _mean(row.score, 3), *against, _mean(row.reward, 1), *parts]
+    figures = [_mean(mean, _digits(mean)) for mean in row.figures.values()]
+    return [
+        row.agent,
+        _mean(row.score, 3),
+        *against,
+        _mean(row.reward, _digits(row.reward)),
+        *parts,
+        *figures,
+    ]
+
+
+def _digits(mean: Mean) -> int:
+    """Decimals that show three figures or so: 0 for 1,234, 1 for 12.3, 3 for 0.123."""
+    return next((digits for limit, digits in ((1000, 0), (10, 1), (1, 2)) if abs(mean.value) >= limit), 3)
 
 
 def rows_of(comparison: Comparison, task: str) -> list[AgentSummary]:
@@ -100,9 +114,11 @@ def to_csv(comparison: Comparison) -> str:
     names = list(dict.fromkeys(name for episode in comparison.episodes for name in episode.components))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["env", "task", "agent", "seed", "steps", "score", "reward", *names])
+    figures = list(dict.fromkeys(name for episode in comparison.episodes for name in episode.figures))
+    writer.writerow(["env", "task", "agent", "seed", "steps", "score", "reward", *names, *figures])
     for episode in comparison.episodes:
-        parts = [episode.components.get(name, "") for name in names]
+        parts: list[float | str] = [episode.components.get(name, "") for name in names]
+        parts += [episode.figures.get(name, "") for name in figures]
         head = [comparison.env, episode.task, episode.agent, episode.seed, episode.steps]
         writer.writerow([*head, episode.score, episode.reward, *parts])
     return text.getvalue()

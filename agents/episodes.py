@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Any
 
@@ -34,7 +34,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeResult:
-    """A finished episode: its grade, the parts of the grade, and the sum of its rewards."""
+    """A finished episode: its grade, the parts and figures of the grade, and the sum of its rewards."""
 
     task: str
     agent: str
@@ -43,6 +43,7 @@ class EpisodeResult:
     reward: float
     steps: int
     components: dict[str, float]
+    figures: dict[str, float] = field(default_factory=dict[str, float])
 
 
 def play_episode(spec: EnvSpec, job: Job) -> EpisodeResult:
@@ -67,7 +68,14 @@ def play_episode(spec: EnvSpec, job: Job) -> EpisodeResult:
         log.append({"action": applied, "reward": reward, "metrics": info["metrics"]})
     grade = grader.grade_log(job.task, log)
     return EpisodeResult(
-        job.task, job.agent, job.seed, grade.score, total, grade.steps, dict(grade.breakdown)
+        job.task,
+        job.agent,
+        job.seed,
+        grade.score,
+        total,
+        grade.steps,
+        dict(grade.breakdown),
+        dict(grade.figures),
     )
 
 

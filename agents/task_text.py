@@ -12,19 +12,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from env.protocols import TaskInfo
-from inferencegym.errors import UnknownNameError
+from env.protocols import TaskInfo, task_named
 from inferencegym.registry import EnvSpec
 
 __all__ = ["action_schema", "describe_observation", "find_task", "open_fields", "task_text"]
 
 
 def find_task(spec: EnvSpec, task_id: str) -> TaskInfo:
-    """A task of an environment. Raises UnknownNameError with near matches."""
-    tasks: Mapping[str, TaskInfo] = spec.part("tasks")
-    if task_id not in tasks:
-        raise UnknownNameError("task_id", task_id, tasks)
-    return tasks[task_id]
+    """A task of an environment by id or alias. Raises UnknownNameError with near matches."""
+    return task_named(spec.part("tasks"), task_id)
 
 
 def open_fields(spec: EnvSpec, task: TaskInfo) -> tuple[str, ...]:

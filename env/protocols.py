@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
-__all__ = ["Agent", "Episode", "GradeResult", "Grader", "TaskInfo"]
+from inferencegym.errors import UnknownNameError
+
+__all__ = ["Agent", "Episode", "GradeResult", "Grader", "TaskInfo", "task_named"]
 
 
 @dataclass(frozen=True, slots=True)
 class TaskInfo:
-    """A task as GET /tasks lists it."""
+    """A task as GET /tasks lists it.
+
+    ``aliases`` are further names that every door takes for ``id``; ``facts`` is what GET /tasks/{id} tells in
+    addition, JSON-ready: a success line, an exact optimum.
+    """
 
     id: str
     name: str
@@ -21,6 +27,18 @@ class TaskInfo:
     description: str
     active_actions: tuple[str, ...]
     episode_length: int
+    aliases: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+def task_named(tasks: Mapping[str, TaskInfo], name: str) -> TaskInfo:
+    """A task by id or alias. Raises UnknownNameError with near matches among both."""
+    if name in tasks:
+        return tasks[name]
+    for task in tasks.values():
+        if name in task.aliases:
+            return task
+    raise UnknownNameError("task_id", name, [*tasks, *(alias for t in tasks.values() for alias in t.aliases)])
 
 
 @runtime_checkable
@@ -62,13 +80,18 @@ class Episode(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GradeResult:
-    """A grade. ``score`` and every value of ``breakdown`` lie in [0, 1]."""
+    """A grade. ``score`` and every value of ``breakdown`` lie in [0, 1].
+
+    ``figures`` is what the episode amounted to in units, for example ``co2_g``; comparisons show a column
+    for each.
+    """
 
     score: float
     breakdown: dict[str, float]
     feedback: str
     verified: bool
     steps: int
+    figures: dict[str, float] = field(default_factory=dict[str, float])
 
 
 class Grader(Protocol):

@@ -28,7 +28,8 @@ __all__ = ["EnvSpec", "all_specs", "get_spec", "load", "register"]
 
 @dataclass(frozen=True, slots=True)
 class EnvSpec:
-    """One environment. Everything ending in ``_model``, and the last five, is a lazy entry point."""
+    """One environment. Everything ending in ``_model``, and ``make_env`` to ``info``, is a lazy entry
+    point."""
 
     id: str
     mount: str
@@ -44,6 +45,8 @@ class EnvSpec:
     grader: str
     agents: str
     info: str
+    reward_range: tuple[float, float] = (-1.0, 1.0)
+    """Bounds of a step's reward."""
 
     def __post_init__(self) -> None:
         if self.mount and not (self.mount.startswith("/") and self.mount.strip("/")):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = ["Baseline", "Grade", "Health", "ObsT", "ResetReply", "StepResult", "TaskEntry"]
 
@@ -48,6 +48,7 @@ class Grade(_Reply):
     feedback: str
     verified: bool = False
     steps: int = 0
+    figures: dict[str, float] = Field(default_factory=dict[str, float])
 
 
 class Baseline(_Reply):

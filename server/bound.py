@@ -10,8 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from env.protocols import Episode, Grader, TaskInfo
-from inferencegym.errors import UnknownNameError
+from env.protocols import Episode, Grader, TaskInfo, task_named
 from inferencegym.registry import EnvSpec
 from server.explain import explain
 from server.schemas import reset_models, step_models
@@ -96,10 +95,8 @@ class BoundEnv:
         return model.model_dump(exclude_unset=True, exclude_none=True)
 
     def task(self, task_id: str) -> TaskInfo:
-        """The task; raises UnknownNameError with near matches."""
-        if task_id not in self.tasks:
-            raise UnknownNameError("task_id", task_id, self.tasks)
-        return self.tasks[task_id]
+        """The task by id or alias; raises UnknownNameError with near matches."""
+        return task_named(self.tasks, task_id)
 
     def _from_request(self, request: Any) -> EpisodeStart:
         config = request.config
@@ -140,21 +137,43 @@ class BoundEnv:
 
     def task_list(self) -> list[dict[str, Any]]:
         """The tasks as GET /tasks and OpenEnv's Task API list them."""
-        return [
-            {
-                "id": task.id,
-                "name": task.name,
-                "difficulty": task.difficulty,
-                "description": task.description,
-                "active_actions": list(task.active_actions),
-                "episode_length": task.episode_length,
-            }
-            for task in self.tasks.values()
-        ]
+        return [_task_entry(task) for task in self.tasks.values()]
+
+    def task_meta(self) -> dict[str, Any]:
+        """GET /tasks/meta: what all tasks share, and each one's names."""
+        return {
+            "environment": self.spec.id,
+            "version": self.spec.version,
+            "count": len(self.tasks),
+            "default_task": self.first_task,
+            "default_seed": DEFAULT_SEED,
+            "reward_range": list(self.spec.reward_range),
+            "action_fields": list(self.action_model.model_fields),
+            "tasks": [
+                {"id": task.id, "aliases": list(task.aliases), "difficulty": task.difficulty}
+                for task in self.tasks.values()
+            ],
+        }
+
+    def task_detail(self, task_id: str) -> dict[str, Any]:
+        """GET /tasks/{id}. Raises UnknownNameError with near matches."""
+        task = self.task(task_id)
+        return {**_task_entry(task), "aliases": list(task.aliases), "facts": dict(task.facts)}
 
     def default_action_json(self) -> str:
         """The default action, for examples."""
         return json.dumps(self.action_model().model_dump(mode="json"))
+
+
+def _task_entry(task: TaskInfo) -> dict[str, Any]:
+    return {
+        "id": task.id,
+        "name": task.name,
+        "difficulty": task.difficulty,
+        "description": task.description,
+        "active_actions": list(task.active_actions),
+        "episode_length": task.episode_length,
+    }
 
 
 def reply_parts(result: StepResult) -> dict[str, Any]:

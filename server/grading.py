@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import anyio.to_thread
 from anyio import CapacityLimiter
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from env.protocols import Agent, GradeResult
@@ -25,6 +25,7 @@ BASELINE_AGENT = "baseline"
 BASELINE_SEED = 0
 
 T = TypeVar("T")
+Shape = TypeVar("Shape", bound=BaseModel)
 
 # Which of the three shapes a request is: the field that only this shape has.
 _SHAPES: dict[str, type[GradeRequest]] = {
@@ -64,10 +65,14 @@ class GradingDesk:
             return self._grade_session(bound, request)
         return self._grade_replay(bound, request)
 
+    def replay(self, bound: BoundEnv, body: bytes) -> dict[str, Any]:
+        """The reply to a body of POST /grader/replay. Raises as :meth:`grade`."""
+        return self._grade_replay(bound, _validated(_document(body), GradeByReplay))
+
     def _grade_log(self, bound: BoundEnv, request: GradeByLog) -> dict[str, Any]:
-        length = bound.task(request.task_id).episode_length
-        _check_length("episode_log", len(request.episode_log), length)
-        return _reply(bound, request.task_id, bound.grader.grade_log(request.task_id, request.episode_log))
+        task = bound.task(request.task_id)
+        _check_length("episode_log", len(request.episode_log), task.episode_length)
+        return _reply(bound, task.id, bound.grader.grade_log(task.id, request.episode_log))
 
     def _grade_session(self, bound: BoundEnv, request: GradeBySession) -> dict[str, Any]:
         session = self._sessions.get(request.session_id, bound.spec.id)
@@ -80,12 +85,11 @@ class GradingDesk:
         return _reply(bound, task_id, bound.grader.grade_log(task_id, log, verified=True))
 
     def _grade_replay(self, bound: BoundEnv, request: GradeByReplay) -> dict[str, Any]:
-        length = bound.task(request.task_id).episode_length
-        _check_length("actions", len(request.actions), length)
+        task = bound.task(request.task_id)
+        _check_length("actions", len(request.actions), task.episode_length)
         actions = bound.parse_actions(request.actions)
         config = bound.parse_config(request.config)
-        result = bound.grader.grade_replay(request.task_id, request.seed, actions, config)
-        return _reply(bound, request.task_id, result)
+        return _reply(bound, task.id, bound.grader.grade_replay(task.id, request.seed, actions, config))
 
 
 class Baseline:
@@ -122,23 +126,32 @@ class Baseline:
         return bound.grader.grade_replay(task_id, BASELINE_SEED, actions)
 
 
-def _parse(body: bytes) -> GradeRequest:
+def _document(body: bytes) -> dict[str, Any]:
     try:
         document = from_json(body, allow_inf_nan=False)
     except ValueError as error:
         raise InvalidJsonError(str(error)) from None
     if not isinstance(document, dict):
         raise InvalidValueError("body", shown(document), "an object", _SHAPES_HINT)
+    return cast("dict[str, Any]", document)
+
+
+def _validated(document: dict[str, Any], shape: type[Shape]) -> Shape:
+    try:
+        return shape.model_validate(document)
+    except ValidationError as error:
+        raise explain(error, shape) from None
+
+
+def _parse(body: bytes) -> GradeRequest:
+    document = _document(body)
     shapes = [shape for field, shape in _SHAPES.items() if field in document]
     if len(shapes) != 1:
         which = "none" if not shapes else f"{len(shapes)}"
         raise RejectedError(
             f"The body must have exactly one of {', '.join(_SHAPES)}; it has {which}.", _SHAPES_HINT
         )
-    try:
-        return shapes[0].model_validate(document)
-    except ValidationError as error:
-        raise explain(error, shapes[0]) from None
+    return _validated(document, shapes[0])
 
 
 def _check_length(field: str, count: int, episode_length: int) -> None:
@@ -160,4 +173,5 @@ def _reply(bound: BoundEnv, task_id: str, result: GradeResult) -> dict[str, Any]
         "feedback": feedback,
         "verified": result.verified,
         "steps": result.steps,
+        "figures": result.figures,
     }

@@ -22,6 +22,9 @@ from server.settings import Settings
 
 __all__ = ["BodyLimit", "Cors", "Observe", "RateLimit"]
 
+_GRADINGS = ("/grader", "/grade", "/grader/replay")
+"""Endpoints whose bodies hold whole episodes."""
+
 
 class Observe:
     """Outermost: counts and logs every request, and answers what nothing else caught."""
@@ -161,7 +164,7 @@ class BodyLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
             return await self._app(scope, receive, send)
-        limit = self._grader_limit if scope["path"].endswith("/grader") else self._limit
+        limit = self._grader_limit if scope["path"].endswith(_GRADINGS) else self._limit
         declared, encoding = _declared(scope)
         if encoding not in ("", "identity"):
             return await _refuse(ContentEncodingError(encoding), scope, receive, send)

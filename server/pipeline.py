@@ -28,7 +28,10 @@ class GymApp(FastAPI):
     def put_behind(self, services: Services) -> None:
         """Put the middleware in front. Until then the application is plain FastAPI."""
         settings = services.settings
-        self._mounts = frozenset(path.rpartition("/")[0] for _, path in services.fast_lane)
+        # Every environment has /health.
+        self._mounts = frozenset(
+            path.removesuffix("/health") for _, path in services.fast_lane if path.endswith("/health")
+        )
         app: ASGIApp = super().__call__
         app = FastLane(app, services.fast_lane)
         app = SocketGuard(app, settings.session_idle_timeout_s)

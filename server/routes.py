@@ -1,18 +1,21 @@
-"""The eight REST endpoints of one environment."""
+"""The REST endpoints of one environment: the eight of its contract, and by-ways to tasks and grades."""
 
 from __future__ import annotations
 
 import platform
 import time
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from importlib.metadata import version
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Query
+from fastapi import FastAPI, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from inferencegym import __version__
+from inferencegym.errors import UnknownNameError
 from server.bound import BoundEnv, reply_parts
 from server.errors import RejectedError
 from server.grading import Baseline, GradingDesk
@@ -20,10 +23,13 @@ from server.raw import Handler, RawRoute, documented, json_body, json_response
 from server.schemas import (
     BaselineReply,
     ErrorReply,
+    GradeByReplay,
     GradeReply,
     GradeRequest,
     HealthReply,
     InfoReply,
+    TaskDetailReply,
+    TasksMetaReply,
     TasksReply,
 )
 from server.services import Services
@@ -91,8 +97,31 @@ class RestEndpoints:
         - `{task_id, seed, actions}` (and `config`, if the episode had one) plays the episode again.
           Verified.
         """
-        body = await json_body(request)
-        return json_response(await self._desk.run(self._desk.grade, self._bound, body))
+        return await self._graded(self._desk.grade, request)
+
+    async def grade(self, request: Request) -> Response:
+        """As POST /grader; a task that does not exist is a 404 with near matches."""
+        return await _or_not_found(self.grader(request))
+
+    async def replay(self, request: Request) -> Response:
+        """Grade by replay alone: `{task_id, seed, actions}`, and `config` if the episode had one.
+
+        What a client says about its rewards is no part of the request. The grade is verified. A task that
+        does not exist is a 404.
+        """
+        return await _or_not_found(self._graded(self._desk.replay, request))
+
+    async def tasks_meta(self, _request: Request) -> Response:
+        """What the tasks have in common, and the ids and aliases that every door takes."""
+        return json_response(self._bound.task_meta())
+
+    async def task(self, request: Request) -> Response:
+        """One task by id or alias, with further facts; a 404 with near matches when there is none."""
+
+        async def detail() -> Response:
+            return json_response(self._bound.task_detail(request.path_params["task_id"]))
+
+        return await _or_not_found(detail())
 
     async def baseline(self, _request: Request) -> Response:
         """The baseline agent's score on every task: seed 0, computed once, the same every time."""
@@ -118,6 +147,10 @@ class RestEndpoints:
             }
         )
 
+    async def _graded(self, grade: Callable[[BoundEnv, bytes], dict[str, Any]], request: Request) -> Response:
+        body = await json_body(request)
+        return json_response(await self._desk.run(grade, self._bound, body))
+
     def _describe(self) -> dict[str, Any]:
         bound = self._bound
         own: dict[str, Any] = dict(bound.spec.part("info")())
@@ -137,17 +170,32 @@ class RestEndpoints:
         }
 
 
+async def _or_not_found(reply: Awaitable[Response]) -> Response:
+    """The reply; a name that does not exist becomes a 404."""
+    try:
+        return await reply
+    except UnknownNameError as error:
+        error.status = HTTPStatus.NOT_FOUND
+        raise
+
+
 def add_rest_routes(app: FastAPI, bound: BoundEnv, services: Services) -> None:
     """Put the endpoints on ``app``, each documented by its models, and on the fast lane."""
     rest = RestEndpoints(bound, services)
     routes: list[BaseRoute] = []
 
     def add(
-        method: str, handler: Handler, model: Any, errors: tuple[int, ...] = (), **parameters: Any
+        method: str,
+        handler: Handler,
+        model: Any,
+        errors: tuple[int, ...] = (),
+        path: str = "",
+        **parameters: Any,
     ) -> None:
         endpoint = documented(handler, **parameters)
-        path = f"/{endpoint.__name__}"
-        services.fast_lane[method, f"{bound.spec.mount}{path}"] = handler
+        path = path or f"/{endpoint.__name__}"
+        if "{" not in path:
+            services.fast_lane[method, f"{bound.spec.mount}{path}"] = handler
         routes.append(
             RawRoute(
                 path,
@@ -169,4 +217,10 @@ def add_rest_routes(app: FastAPI, bound: BoundEnv, services: Services) -> None:
     add("GET", rest.tasks, TasksReply)
     add("GET", rest.info, InfoReply)
     add("GET", rest.baseline, BaselineReply)
+    add("POST", rest.grade, GradeReply, (404, 409, *body_errors), body=GradeRequest)
+    add("POST", rest.replay, GradeReply, (404, *body_errors), "/grader/replay", body=GradeByReplay)
+    # Before the path with a parameter, which would match it.
+    add("GET", rest.tasks_meta, TasksMetaReply, path="/tasks/meta")
+    task_id = Annotated[str, Path(description="Id or alias of a task.")]
+    add("GET", rest.task, TaskDetailReply, (404,), "/tasks/{task_id}", task_id=task_id)
     app.router.routes[:0] = routes

@@ -18,6 +18,8 @@ __all__ = [
     "HealthReply",
     "InfoReply",
     "Strict",
+    "TaskDetailReply",
+    "TasksMetaReply",
     "TasksReply",
     "reset_models",
     "step_models",
@@ -98,6 +100,34 @@ class TasksReply(BaseModel):
     tasks: list[TaskReply]
 
 
+class TaskDetailReply(TaskReply):
+    """One task with everything about it."""
+
+    aliases: list[str] = Field(description="Further names that stand for its id.")
+    facts: dict[str, Any] = Field(description="What is known about the task, such as a success line.")
+
+
+class TaskNames(BaseModel):
+    """How a task may be called."""
+
+    id: str
+    aliases: list[str]
+    difficulty: str
+
+
+class TasksMetaReply(BaseModel):
+    """What the tasks of an environment have in common."""
+
+    environment: str
+    version: str
+    count: int
+    default_task: str
+    default_seed: int
+    reward_range: list[float] = Field(description="Smallest and largest reward of a step.")
+    action_fields: list[str]
+    tasks: list[TaskNames]
+
+
 class InfoReply(BaseModel):
     """Schemas, versions and what the environment tells about itself."""
 
@@ -150,6 +180,7 @@ class GradeReply(BaseModel):
     feedback: str
     verified: bool
     steps: int = Field(ge=0)
+    figures: dict[str, float] = Field(description="What the episode amounted to, in units.")
 
 
 class BaselineReply(BaseModel):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from env.protocols import task_named
 from inferencegym.cli.files import LogRecord, ReplayRecord
 from inferencegym.errors import UnknownNameError
 from inferencegym.registry import EnvSpec
@@ -49,8 +50,7 @@ def play(
     tasks: Mapping[str, Any] = spec.part("tasks")
     agents: Mapping[str, Callable[[str, int], _Agent]] = spec.part("agents")
     task_id = next(iter(tasks)) if task_id is None else task_id
-    if task_id not in tasks:
-        raise UnknownNameError("task", task_id, tasks)
+    task_id = task_named(tasks, task_id).id
     if agent_name not in agents:
         raise UnknownNameError("agent", agent_name, agents)
     agent = agents[agent_name](task_id, seed)
@@ -107,12 +107,11 @@ def grade_record(spec: EnvSpec, record: LogRecord | ReplayRecord, url: str | Non
             if isinstance(record, ReplayRecord):
                 return client.grade_replay(record.task_id, record.seed, record.actions, record.config)
             return client.grade_log(record.task_id, record.log)
-    if record.task_id not in spec.part("tasks"):
-        raise UnknownNameError("task", record.task_id, spec.part("tasks"))
+    task_id = task_named(spec.part("tasks"), record.task_id).id
     grader = spec.part("grader")
     if isinstance(record, ReplayRecord):
-        return _grade(grader.grade_replay(record.task_id, record.seed, record.actions, record.config))
-    return _grade(grader.grade_log(record.task_id, record.log))
+        return _grade(grader.grade_replay(task_id, record.seed, record.actions, record.config))
+    return _grade(grader.grade_log(task_id, record.log))
 
 
 def _grade(result: Any) -> Grade:
@@ -123,4 +122,5 @@ def _grade(result: Any) -> Grade:
         feedback=result.feedback,
         verified=result.verified,
         steps=result.steps,
+        figures=dict(result.figures),
     )

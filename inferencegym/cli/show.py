@@ -91,6 +91,8 @@ def _show_grade(console: Console, grade: Grade) -> None:
     table.add_row("[bold]score[/]", f"[bold]{grade.score:.4f}[/]")
     for name, value in grade.breakdown.items():
         table.add_row(name, f"{value:.4f}")
+    for name, value in grade.figures.items():
+        table.add_row(name, f"{value:.4g}")
     table.add_row("verified", "yes" if grade.verified else "no (a log as it was given)")
     console.print(table)
     console.print(grade.feedback, style="dim", soft_wrap=True)

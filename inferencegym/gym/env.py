@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from env.protocols import Episode, TaskInfo
+from env.protocols import Episode, TaskInfo, task_named
 from inferencegym.errors import UnknownNameError
 from inferencegym.gym.base import CodecEnv
 from inferencegym.gym.codec import GymCodec
@@ -25,9 +25,7 @@ def task_of(spec: EnvSpec, task_id: str | None) -> TaskInfo:
     tasks: Mapping[str, TaskInfo] = spec.part("tasks")
     if task_id is None:
         return next(iter(tasks.values()))
-    if task_id not in tasks:
-        raise UnknownNameError("task_id", task_id, tasks)
-    return tasks[task_id]
+    return task_named(tasks, task_id)
 
 
 class GymEnv(CodecEnv):

@@ -52,7 +52,9 @@ class ToyConfig(BaseModel):
 
 
 TASKS = {
-    "calm": TaskInfo("calm", "Calm", "easy", "No wind.", ("force", "brake", "repeat"), 20),
+    "calm": TaskInfo(
+        "calm", "Calm", "easy", "No wind.", ("force", "brake", "repeat"), 20, ("still",), {"wind": 0.0}
+    ),
     "windy": TaskInfo("windy", "Windy", "hard", "Gusts.", ("force", "brake", "mode", "repeat"), 50),
 }
 
@@ -140,7 +142,10 @@ class ToyGrader:
                 )
             near.append(1.0 - distance / 10.0)
         score = sum(near) / len(near)
-        return GradeResult(score, {"nearness": score}, f"Mean nearness {score:.3f}.", verified, len(log))
+        feedback = f"Mean nearness {score:.3f}."
+        return GradeResult(
+            score, {"nearness": score}, feedback, verified, len(log), {"path_m": 10.0 - 10.0 * score}
+        )
 
     def grade_replay(
         self,
