@@ -162,11 +162,13 @@ class SpreadVecEnv(VecEnv):
         self._seed_to_come = first_seed
         self.returns: deque[float] = deque(maxlen=100)
         """Mean reward a step of the last episodes that ended."""
+        self.seconds = 0.0
+        """Time spent in the environment."""
         box, levels = _spaces(self.coding)
         super().__init__(count, box, levels)
 
     def reset(self) -> np.ndarray:
-        count = self.num_envs
+        begun, count = time.perf_counter(), self.num_envs
         self._dials = self.coding.start(count)
         self._totals, self._lengths = np.zeros(count), np.zeros(count, dtype=np.int64)
         self._partial = np.ones(count, dtype=np.bool_)
@@ -180,12 +182,14 @@ class SpreadVecEnv(VecEnv):
             self._entries, _, terminated, truncated, _ = self.episodes.step(self.coding.actions(self._dials))
             over = terminated | truncated
         self._restart((begin == begin[-1]) | over)
+        self.seconds += time.perf_counter() - begun
         return self.coding.see(self._entries, self._dials)
 
     def step_async(self, actions: np.ndarray) -> None:
         self._wanted = actions
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+        begun = time.perf_counter()
         self._dials = self.coding.turn(self._dials, self._wanted)
         played = self.episodes.step(self.coding.actions(self._dials))
         self._entries, rewards, terminated, truncated, _ = played
@@ -201,6 +205,7 @@ class SpreadVecEnv(VecEnv):
                 infos[row] = {"terminal_observation": seen[row].copy(), "TimeLimit.truncated": cut}
             self._finish(ended)
             seen = self.coding.see(self._entries, self._dials)
+        self.seconds += time.perf_counter() - begun
         return seen, rewards.astype(np.float32), ended, infos
 
     def _finish(self, ended: np.ndarray) -> None:
@@ -296,6 +301,9 @@ class Watch(BaseCallback):
         self._due, self._begun = 0, time.perf_counter()
         self.curve: list[tuple[int, Mean]] = []
         """(environment steps, held-out score)"""
+        self.evaluating_seconds = 0.0
+        self.shares: dict[str, float] = {}
+        """Where the time of the run went, filled in at its end; see :func:`shares`."""
 
     def _on_step(self) -> bool:
         return True
@@ -305,7 +313,14 @@ class Watch(BaseCallback):
         self.model.ent_coef = self._args.entropy * left
         if self.num_timesteps >= self._due:
             self._due += self._args.steps // self._args.evaluations
-            self.note(evaluate(policy_of(self.model, self._args), _seeds(self._args)))
+            self.evaluate(policy_of(self.model, self._args))
+
+    def evaluate(self, policy: Policy) -> None:
+        """Play the held-out seeds and log the result."""
+        begun = time.perf_counter()
+        episodes = evaluate(policy, _seeds(self._args))
+        self.evaluating_seconds += time.perf_counter() - begun
+        self.note(episodes)
 
     def note(self, episodes: Sequence[EpisodeResult]) -> None:
         """Log an evaluation."""
@@ -352,14 +367,23 @@ def train(args: Args) -> tuple[Policy, Watch]:
     model.set_logger(configure(str(args.folder), ["csv"]))
     model.logger.output_formats += configure(str(args.folder / "tensorboard"), ["tensorboard"]).output_formats
     watch = Watch(args, env)
+    begun = time.perf_counter()
     model.learn(args.steps, callback=watch, log_interval=None)
     policy = policy_of(model, args)
-    watch.note(evaluate(policy, _seeds(args)))
+    watch.evaluate(policy)
+    watch.shares = shares(time.perf_counter() - begun, env.seconds, watch.evaluating_seconds)
     policy.save(args.folder / POLICY_FILE)
     model.save(args.folder / "model.zip")
     model.logger.close()
     env.close()
     return policy, watch
+
+
+def shares(whole_s: float, environment_s: float, evaluation_s: float) -> dict[str, float]:
+    """Parts of a run's time: stepping the environment, evaluating, and PPO's own (network and updates)."""
+    own_s = whole_s - environment_s - evaluation_s
+    parts = {"environment": environment_s, "evaluation": evaluation_s, "ppo": own_s}
+    return {name: seconds / whole_s for name, seconds in parts.items()}
 
 
 def _start_at_default(model: PPO, coding: Coding) -> None:
@@ -474,7 +498,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     begun = time.perf_counter()
     policy, watch = train(args)
     seconds = time.perf_counter() - begun
-    print(f"{seconds:.0f} s, {args.steps / seconds:,.0f} steps/s with {args.evaluations + 1} evaluations.\n")
+    parts = ", ".join(f"{name} {part:.0%}" for name, part in watch.shares.items())
+    print(f"{seconds:.0f} s, {args.steps / seconds:,.0f} steps/s. Time: {parts}.\n")
     seeds = _seeds(args)
     episodes = [*references(args.env, args.task, seeds), *evaluate(policy, seeds)]
     write_scores(episodes, args.folder / "scores.csv")

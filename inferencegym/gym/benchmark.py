@@ -1,16 +1,19 @@
 """``python -m inferencegym.gym.benchmark``: steps a second through gymnasium, beside CartPole's.
 
 Prints one JSON document to standard output. Random actions; resets are part of the time. Vector figures are
-env-steps a second. Every figure is the median of a few rounds, ours and CartPole's in turns, for other work
-on the machine comes and goes.
+env-steps a second. Every such figure is the median of a few rounds, ours and CartPole's in turns, for other
+work on the machine comes and goes. ``ppo_time_share`` says how a short training run spends its time (null
+without the extra ``demo``).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -19,6 +22,7 @@ from typing import Any
 import gymnasium
 
 from env.serving_tasks import TASKS
+from inferencegym.errors import InferenceGymError
 from inferencegym.gym.registration import register_all
 from inferencegym.gym.team import available_cores
 
@@ -28,6 +32,7 @@ SERVING, YARDSTICK = "InferenceGym/Serving-v0", "CartPole-v1"
 ACTIONS = 64
 SECONDS = 1.0
 ROUNDS = 3
+PPO_STEPS = 100_000
 VECTOR_SIZES = (256, 1024)
 VECTOR = "vector_entry_point"
 
@@ -97,7 +102,19 @@ def measure(
         }
         vectors["cartpole"] = lambda size=size: _vector(YARDSTICK, size)
         report[f"vector_{size}_env_steps_per_s"] = _medians(vectors, vector_rate, seconds, rounds)
+    report["ppo_time_share"] = ppo_time_share()
     return report
+
+
+def ppo_time_share(steps: int = PPO_STEPS) -> dict[str, float] | None:
+    """Shares of a training run's time on task 3; None without PyTorch and Stable-Baselines3."""
+    try:
+        from agents.ppo_demo import Args, train
+    except InferenceGymError:
+        return None
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(sys.stderr):
+        _, watch = train(Args(task="task3", steps=steps, evaluations=1, out=folder).checked())
+    return {name: round(share, 3) for name, share in watch.shares.items()}
 
 
 def _vector(env_id: str, size: int, **settings: Any) -> Any:
