@@ -11,12 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from agents.episodes import Job, play_all
 from agents.ppo_codings.serving import Coding
 from agents.ppo_policy import Policy, PPOAgent, checkpoint_path
 from agents.registry import get_agent
 from env.serving import make_env
 from env.serving_tasks import TASKS
 from inferencegym.errors import InferenceGymError, InvalidValueError
+from inferencegym.registry import get_spec
 
 
 def some_policy(task_id: str = "task1", hidden: int = 8) -> Policy:
@@ -125,6 +127,16 @@ def test_the_shipped_policies_play(monkeypatch: pytest.MonkeyPatch, task_id: str
     agent = get_agent("serving", "ppo", task_id)
     assert isinstance(agent, PPOAgent)
     assert len(set(play(agent, task_id))) > 1
+
+
+@pytest.mark.parametrize("task_id", ["task2", "task3"])
+def test_the_shipped_policies_beat_the_best_constant_setting(
+    monkeypatch: pytest.MonkeyPatch, task_id: str
+) -> None:
+    monkeypatch.delenv("INFERENCEGYM_PPO_CHECKPOINT", raising=False)
+    jobs = [Job(task_id, agent, seed) for agent in ("ppo", "static") for seed in range(200, 206)]
+    scores = [episode.score for episode in play_all(get_spec("serving"), jobs)]
+    assert np.mean(scores[:6]) > np.mean(scores[6:]) + 0.01
 
 
 def test_without_gymnasium_the_error_names_the_extra() -> None:
