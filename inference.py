@@ -44,7 +44,7 @@ from pydantic import BaseModel
 from agents.llm_api import ChatSettings, has_key
 from agents.players import Player, start_player
 from agents.registry import get_agent, rule_name
-from env.protocols import Agent
+from env.protocols import Agent, listed_tasks
 from inferencegym.client import InferenceGymClient
 from inferencegym.errors import InferenceGymError, InvalidValueError
 from inferencegym.registry import EnvSpec, get_spec
@@ -154,7 +154,7 @@ def chosen_tasks(spec: EnvSpec) -> list[str]:
     """TASKS, or all tasks. A task that does not exist fails when it is played, under its own lines."""
     named = [task.strip() for task in os.environ.get("TASKS", "").split(",") if task.strip()]
     tasks: Mapping[str, Any] = spec.part("tasks")
-    return named or list(tasks)
+    return named or list(listed_tasks(tasks))
 
 
 def base_seed() -> int:

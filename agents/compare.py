@@ -17,6 +17,7 @@ from scipy.special import stdtrit
 from agents.episodes import EpisodeResult, Job, play_all
 from agents.registry import agent_names, get_agent
 from agents.task_text import find_task
+from env.protocols import listed_tasks
 from inferencegym.errors import InferenceGymError, InvalidValueError, UnknownNameError
 from inferencegym.registry import EnvSpec, get_spec
 
@@ -123,7 +124,7 @@ def make_plan(
     """Check all names before anything is played; arguments as for :func:`compare`."""
     spec = get_spec(env)
     known = agent_names(spec.id)
-    chosen_tasks = tuple(dict.fromkeys(tasks or spec.part("tasks")))
+    chosen_tasks = tuple(dict.fromkeys(tasks or listed_tasks(spec.part("tasks"))))
     for task in chosen_tasks:
         find_task(spec, task)
     if baseline not in known and baseline != "baseline":

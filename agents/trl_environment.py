@@ -29,6 +29,7 @@ from pydantic import BaseModel, ValidationError
 
 from agents.players import Player, start_player
 from agents.task_text import action_schema, describe_observation, find_task, task_text
+from env.protocols import listed_tasks
 from inferencegym.client import InferenceGymClient
 from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InvalidValueError
 from inferencegym.registry import EnvSpec, get_spec
@@ -154,7 +155,7 @@ def training_rows(
 ) -> list[dict[str, Any]]:
     """Rows of a training data set: every task with every seed. Held-out seeds (below 3,000) are the caller's
     to leave out."""
-    tasks = list(task_ids or get_spec(env_id).part("tasks"))
+    tasks = list(task_ids or listed_tasks(get_spec(env_id).part("tasks")))
     prompt = [{"role": "user", "content": PROMPT}]
     return [{"prompt": prompt, "task_id": task, "seed": seed} for seed in seeds for task in tasks]
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from inferencegym.errors import UnknownNameError
 
-__all__ = ["Agent", "Episode", "GradeResult", "Grader", "TaskInfo", "task_named"]
+__all__ = ["Agent", "Episode", "GradeResult", "Grader", "TaskInfo", "listed_tasks", "task_named"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,8 @@ class TaskInfo:
     """A task as GET /tasks lists it.
 
     ``aliases`` are further names that every door takes for ``id``; ``facts`` is what GET /tasks/{id} tells in
-    addition, JSON-ready: a success line, an exact optimum.
+    addition, JSON-ready: a success line, an exact optimum. A task that is not ``listed`` can be played as any
+    other; lists show it, and comparisons play it, when they are asked for all or for it.
     """
 
     id: str
@@ -29,6 +30,12 @@ class TaskInfo:
     episode_length: int
     aliases: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    listed: bool = True
+
+
+def listed_tasks(tasks: Mapping[str, TaskInfo]) -> dict[str, TaskInfo]:
+    """The tasks that lists show without being asked for all."""
+    return {name: task for name, task in tasks.items() if task.listed}
 
 
 def task_named(tasks: Mapping[str, TaskInfo], name: str) -> TaskInfo:

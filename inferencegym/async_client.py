@@ -76,9 +76,9 @@ class AsyncInferenceGymClient(Generic[ObsT]):
         """See :meth:`InferenceGymClient.health`."""
         return await self._run(self._link.calls.health())
 
-    async def tasks(self) -> list[TaskEntry]:
+    async def tasks(self, *, everything: bool = False) -> list[TaskEntry]:
         """See :meth:`InferenceGymClient.tasks`."""
-        return await self._run(self._link.calls.tasks())
+        return await self._run(self._link.calls.tasks(everything))
 
     async def info(self) -> dict[str, Any]:
         """See :meth:`InferenceGymClient.info`."""

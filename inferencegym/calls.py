@@ -58,8 +58,9 @@ class Calls:
     def health(self) -> Call[Health]:
         return self._get("/health", Health.model_validate)
 
-    def tasks(self) -> Call[list[TaskEntry]]:
-        return self._get("/tasks", lambda data: [TaskEntry.model_validate(task) for task in data["tasks"]])
+    def tasks(self, everything: bool = False) -> Call[list[TaskEntry]]:
+        path = "/tasks?all=true" if everything else "/tasks"
+        return self._get(path, lambda data: [TaskEntry.model_validate(task) for task in data["tasks"]])
 
     def info(self) -> Call[dict[str, Any]]:
         return self._get("/info", dict)

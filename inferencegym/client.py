@@ -98,9 +98,9 @@ class InferenceGymClient(Generic[ObsT]):
         """Is the server up?"""
         return self._run(self._link.calls.health())
 
-    def tasks(self) -> list[TaskEntry]:
-        """The environment's tasks, in order of difficulty."""
-        return self._run(self._link.calls.tasks())
+    def tasks(self, *, everything: bool = False) -> list[TaskEntry]:
+        """The environment's tasks, in order of difficulty; with ``everything`` those beyond the usual too."""
+        return self._run(self._link.calls.tasks(everything))
 
     def info(self) -> dict[str, Any]:
         """Schemas, reward weights, provenance of the trace pack, versions."""

@@ -28,6 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from env.protocols import listed_tasks
 from inferencegym.registry import all_specs
 from server import bench_process
 from server.bench_process import random_actions
@@ -45,7 +46,7 @@ START_TIMEOUT_S = 60.0
 
 def make_plan(bound: BoundEnv) -> dict[str, Any]:
     """What the load generator plays: the hardest task under random actions."""
-    task = list(bound.tasks.values())[-1]
+    task = list(listed_tasks(bound.tasks).values())[-1]
     return {
         "task_id": task.id,
         "episode_length": task.episode_length,

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
-from env.protocols import Agent, Episode
+from env.protocols import Agent, Episode, listed_tasks
 from inferencegym.registry import EnvSpec, all_specs
 
 __all__ = ["main", "measure", "random_actions"]
@@ -100,7 +100,7 @@ def measure(spec: EnvSpec, rounds: int = ROUNDS, episodes: int = EPISODES) -> di
     model: Any = spec.part("action_model")
     chosen = [model.model_validate(action) for action in random_actions(model.model_json_schema(), 64)]
     players: dict[tuple[str, str], tuple[Episode, list[Any]]] = {}
-    for task in spec.part("tasks"):
+    for task in listed_tasks(spec.part("tasks")):
         episode: Episode = spec.part("make_env")(task, FIRST_SEED)
         baseline: Agent = spec.part("agents")["baseline"](task, FIRST_SEED)
         players[task, "random"] = (episode, chosen)

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from env.protocols import Episode, Grader, TaskInfo, task_named
+from env.protocols import Episode, Grader, TaskInfo, listed_tasks, task_named
 from inferencegym.registry import EnvSpec
 from server.explain import explain
 from server.schemas import reset_models, step_models
@@ -135,9 +135,10 @@ class BoundEnv:
 
     # Documents
 
-    def task_list(self) -> list[dict[str, Any]]:
-        """The tasks as GET /tasks and OpenEnv's Task API list them."""
-        return [_task_entry(task) for task in self.tasks.values()]
+    def task_list(self, *, everything: bool = False) -> list[dict[str, Any]]:
+        """The tasks as GET /tasks and OpenEnv's Task API list them; with ``everything`` the others too."""
+        tasks = self.tasks if everything else listed_tasks(self.tasks)
+        return [_task_entry(task) for task in tasks.values()]
 
     def task_meta(self) -> dict[str, Any]:
         """GET /tasks/meta: what all tasks share, and each one's names."""

@@ -11,7 +11,7 @@ from anyio import CapacityLimiter
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
-from env.protocols import Agent, GradeResult
+from env.protocols import Agent, GradeResult, listed_tasks
 from inferencegym.errors import EpisodeNotStartedError, InvalidValueError
 from server.bound import BoundEnv
 from server.errors import InvalidJsonError, RejectedError
@@ -104,7 +104,7 @@ class Baseline:
         """Scores and breakdowns on every task, graded by replaying the agent's actions with seed 0."""
         with self._lock:
             if self._reply is None:
-                results = {task_id: self._play(task_id) for task_id in self._bound.tasks}
+                results = {task_id: self._play(task_id) for task_id in listed_tasks(self._bound.tasks)}
                 self._reply = {
                     "agent": BASELINE_AGENT,
                     "seed": BASELINE_SEED,

@@ -52,13 +52,17 @@ def documented(handler: Handler, **parameters: Any) -> Callable[..., Any]:
     Args:
         handler: takes the request and returns the response; its docstring is the description.
         parameters: annotations that FastAPI understands, by name: ``body=Model`` for the JSON body,
-            ``optional_body=Model`` for one that may be left out, ``session_id=Annotated[str, Query()]``
-            for a query parameter.
+            ``session_id=Annotated[str, Query()]`` for a query parameter; a pair of annotation and default
+            for one that may be left out, as ``optional_body=(Model, None)``.
     """
 
     async def endpoint(**_parameters: Any) -> Response:
         raise NotImplementedError("the route calls the handler, never this")
 
+    given: dict[str, tuple[Any, Any]] = {
+        name: value if isinstance(value, tuple) else (value, inspect.Parameter.empty)
+        for name, value in parameters.items()
+    }
     endpoint.__name__ = getattr(handler, "__name__", "endpoint")
     endpoint.__doc__ = inspect.getdoc(handler)
     vars(endpoint)["handler"] = handler
@@ -68,9 +72,9 @@ def documented(handler: Handler, **parameters: Any) -> Callable[..., Any]:
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
                 annotation=annotation,
-                default=None if name == "optional_body" else inspect.Parameter.empty,
+                default=default,
             )
-            for name, annotation in parameters.items()
+            for name, (annotation, default) in given.items()
         ]
     )
     return endpoint

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from inferencegym import __version__
-from inferencegym.errors import UnknownNameError
+from inferencegym.errors import InvalidValueError, UnknownNameError
 from server.bound import BoundEnv, reply_parts
 from server.errors import RejectedError
 from server.grading import Baseline, GradingDesk
@@ -127,9 +127,12 @@ class RestEndpoints:
         """The baseline agent's score on every task: seed 0, computed once, the same every time."""
         return json_response(await self._desk.run(self._baseline.reply))
 
-    async def tasks(self, _request: Request) -> Response:
-        """The tasks, in order of difficulty."""
-        return json_response({"tasks": self._bound.task_list()})
+    async def tasks(self, request: Request) -> Response:
+        """The tasks, in order of difficulty; with `all=true` those beyond the usual ones too."""
+        flag = request.query_params.get("all", "false")
+        if flag not in ("true", "false"):
+            raise InvalidValueError("all", flag, "true or false")
+        return json_response({"tasks": self._bound.task_list(everything=flag == "true")})
 
     async def info(self, _request: Request) -> Response:
         """JSON schemas of action, observation, state and config, versions, and what drives the episodes."""
@@ -210,11 +213,12 @@ def add_rest_routes(app: FastAPI, bound: BoundEnv, services: Services) -> None:
     session_id = Annotated[str, Query(description="As POST /reset gave it.")]
     # In order of use and before FastAPI's own: the router tries its routes one after the other.
     add("POST", rest.step, bound.step_reply, (404, 409, *body_errors), body=bound.step_request)
-    add("POST", rest.reset, bound.reset_reply, body_errors, optional_body=bound.reset_request)
+    add("POST", rest.reset, bound.reset_reply, body_errors, optional_body=(bound.reset_request, None))
     add("GET", rest.state, bound.state_model, (404, 422), session_id=session_id)
     add("POST", rest.grader, GradeReply, (404, 409, *body_errors), body=GradeRequest)
     add("GET", rest.health, HealthReply)
-    add("GET", rest.tasks, TasksReply)
+    everything = Annotated[bool, Query(description="List the tasks beyond the usual ones too.")]
+    add("GET", rest.tasks, TasksReply, (422,), all=(everything, False))
     add("GET", rest.info, InfoReply)
     add("GET", rest.baseline, BaselineReply)
     add("POST", rest.grade, GradeReply, (404, 409, *body_errors), body=GradeRequest)

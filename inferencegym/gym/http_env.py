@@ -66,7 +66,7 @@ class HTTPGymEnv(CodecEnv):
             raise
 
     def _task(self, task_id: str | None) -> TaskInfo:
-        tasks = {task.id: task for task in self.client.tasks()}
+        tasks = {task.id: task for task in self.client.tasks(everything=True)}
         if task_id is not None and task_id not in tasks:
             raise UnknownNameError("task_id", task_id, tasks)
         task = next(iter(tasks.values())) if task_id is None else tasks[task_id]

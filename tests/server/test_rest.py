@@ -184,6 +184,19 @@ async def test_tasks_info_and_health(client: httpx.AsyncClient, mount: str) -> N
     assert health["uptime_s"] >= 0
 
 
+async def test_tasks_beyond_the_usual_ones_are_listed_on_request(client: httpx.AsyncClient) -> None:
+    async def ids(query: str) -> list[str]:
+        return [task["id"] for task in (await client.get(f"/toy/tasks{query}")).json()["tasks"]]
+
+    assert await ids("") == await ids("?all=false") == ["calm", "windy"]
+    assert await ids("?all=true") == ["calm", "windy", "drill"]
+    assert (await begin(client, "/toy", task_id="drill"))["episode_length"] == 3
+    assert set((await client.get("/toy/baseline")).json()["scores"]) == {"calm", "windy"}
+    reply = await client.get("/toy/tasks?all=yes")
+    assert reply.status_code == 422
+    assert "all" in error_of(reply)["message"]
+
+
 async def test_a_session_belongs_to_its_environment(client: httpx.AsyncClient) -> None:
     session = await begin(client, "/toy")
     reply = await client.post("/step", json={"session_id": session["session_id"], "action": {}})

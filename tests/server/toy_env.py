@@ -56,6 +56,7 @@ TASKS = {
         "calm", "Calm", "easy", "No wind.", ("force", "brake", "repeat"), 20, ("still",), {"wind": 0.0}
     ),
     "windy": TaskInfo("windy", "Windy", "hard", "Gusts.", ("force", "brake", "mode", "repeat"), 50),
+    "drill": TaskInfo("drill", "Drill", "easy", "Only when asked for.", ("force",), 3, listed=False),
 }
 
 
