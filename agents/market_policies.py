@@ -1,7 +1,8 @@
-"""Pricing policies of InferenceGym/Market-v0 in whole numbers: the rule, and the five-parameter one that is evolved.
+"""Pricing policies of InferenceGym/Market-v0 in whole numbers: the rule, and the five-parameter one that is
+evolved.
 
-Prices are micro-USD per GPU-hour, shares and gains at SCALE. The functions are plain arithmetic: training runs
-compiled copies of them.
+Prices are micro-USD per GPU-hour, shares and gains at SCALE. The functions are plain arithmetic: training
+runs compiled copies of them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Evolve the five-parameter pricing policy of InferenceGym/Market-v0 with a genetic algorithm.
 
 Everything is whole numbers and the draws come from a raw bit stream, so that a run gives the same parameters
-on every platform. Candidates are ranked by fitness, the sum of rewards over the training seeds; of equals the one
-whose parameter hash is lower comes first. Training and held-out seeds never overlap.
+on every platform. Candidates are ranked by fitness, the sum of rewards over the training seeds; of equals the
+one whose parameter hash is lower comes first. Training and held-out seeds never overlap.
 """
 
 from __future__ import annotations
@@ -13,12 +13,23 @@ from typing import Any
 
 import numpy as np
 
+from agents.compare import Mean
 from agents.market_policies import PARAMETER_NAMES, PriceParameters, parameter_bounds
 from inferencegym.errors import InferenceGymError, InvalidValueError
 from inferencegym.market_models import EPISODE_HOURS
 from simulator.market_config import MarketSetup
+from simulator.market_kernel import DEAD, SCALE
 
-__all__ = ["HELD_OUT_SEEDS", "TRAINING_SEEDS_FROM", "HeldOut", "TrainingSettings", "evolve", "held_out"]
+__all__ = [
+    "HELD_OUT_SEEDS",
+    "TRAINING_SEEDS_FROM",
+    "HeldOut",
+    "TrainingSettings",
+    "document",
+    "evolve",
+    "held_out",
+    "make_arena",
+]
 
 TRAINING_SEEDS_FROM = 10_000
 HELD_OUT_SEEDS = range(100, 200)
@@ -44,7 +55,13 @@ class TrainingSettings:
     hours: int = EPISODE_HOURS
 
     def __post_init__(self) -> None:
-        least = {"generations": 0, "population": 4, "seeds": MIN_TRAINING_SEEDS, "search_seed": 0, "hours": 10}
+        least = {
+            "generations": 0,
+            "population": 4,
+            "seeds": MIN_TRAINING_SEEDS,
+            "search_seed": 0,
+            "hours": 10,
+        }
         for name, low in least.items():
             if not low <= getattr(self, name) <= 10_000:
                 raise InvalidValueError(name, getattr(self, name), f"a whole number from {low} to 10000")
@@ -105,7 +122,8 @@ def evolve(
     threads: int = 1,
     on_generation: OnGeneration = lambda done, best: None,
 ) -> tuple[PriceParameters, int]:
-    """Search, and return the best parameters with their fitness (mean sum of rewards of an episode, at SCALE).
+    """Search, and return the best parameters with their fitness (mean sum of rewards of an episode, at
+    SCALE).
 
     With no generations these are the untrained parameters.
 
@@ -155,15 +173,12 @@ def _parent(ranked: Sequence[Ranked], draws: _Draws) -> Genome:
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """A policy on held-out seeds."""
+    """A policy on held-out seeds: the sum of an episode's rewards, and what it is above the rule's."""
 
     policy: str
-    mean_reward: float
-    """Mean sum of rewards of an episode"""
-    minus_rule: float
-    """Mean difference to the rule on the same seeds"""
-    half_interval: float
-    """Half of that difference's 95 % interval (Student's t)"""
+    reward: Mean
+    minus_rule: Mean
+    """Paired by seed"""
     death_rate: float
     """Share of episodes in which the market died"""
 
@@ -172,26 +187,16 @@ def held_out(
     setup: MarketSetup, parameters: PriceParameters, seeds: Sequence[int] = HELD_OUT_SEEDS, threads: int = 1
 ) -> list[HeldOut]:
     """The rule, the untrained policy and the given one on seeds that training never sees."""
-    from scipy.stats import t
-
     from agents.market_arena import GAINS, RULE
 
     arena = make_arena(setup, EPISODE_HOURS, threads)
     rule = arena.play(RULE, [[0] * len(PARAMETER_NAMES)], seeds)
     gains = arena.play(GAINS, [PriceParameters.untrained(setup).values(), parameters.values()], seeds)
-    names = ("rule", "untrained", "evolved")
-    rewards = np.concatenate([rule.reward, gains.reward]) / 1e6
-    dead = np.concatenate([rule.totals, gains.totals])[:, :, _DEAD]
-    width = float(t.ppf(0.975, len(seeds) - 1)) / len(seeds) ** 0.5
+    rewards = np.concatenate([rule.reward, gains.reward]) / SCALE
+    dead = np.concatenate([rule.totals, gains.totals])[:, :, DEAD].mean(axis=1)
     return [
-        HeldOut(
-            name,
-            float(rewards[row].mean()),
-            float((rewards[row] - rewards[0]).mean()),
-            float((rewards[row] - rewards[0]).std(ddof=1)) * width,
-            float(dead[row].mean()),
-        )
-        for row, name in enumerate(names)
+        HeldOut(name, Mean.of(rewards[row]), Mean.of(rewards[row] - rewards[0]), float(dead[row]))
+        for row, name in enumerate(("rule", "untrained", "evolved"))
     ]
 
 
@@ -206,8 +211,5 @@ def document(
         "config_hash": setup.config_hash(),
         "settings": asdict(settings),
         "training_seeds": [settings.training_seeds[0], settings.training_seeds[-1]],
-        "fitness": fitness / 1e6,
+        "fitness": fitness / SCALE,
     }
-
-
-_DEAD = 5

@@ -1,17 +1,19 @@
 """Reward of InferenceGym/Market-v0, in whole numbers at SCALE; each term's raw value lies in [0, 1].
 
-========  =====================================================================================  =======
-term      raw value                                                                              weight
-========  =====================================================================================  =======
-revenue   revenue ÷ (all GPUs × max_price)                                                       +revenue
-wait      expected wait ÷ max_avg_wait: half of it up to 1, then on to 1 at six times as much    −low_wait_time
-fairness  GPUs of running and waiting jobs that the price put out ÷ all GPUs                     −fairness
-death     customers expected at a fair price since one last came ÷ 16, from the second hour on   −market_activity
-activity  1 in hours in which somebody accepted the price                                        +market_activity ÷ 10
-========  =====================================================================================  =======
+========  ==================================================================  =====================
+term      raw value                                                           weight
+========  ==================================================================  =====================
+revenue   revenue ÷ (all GPUs × max_price)                                    +revenue
+wait      expected wait ÷ max_avg_wait, halved; beyond it on to 1 at six of   −low_wait_time
+          them
+fairness  GPUs of running and waiting jobs that the price put out ÷ all GPUs  −fairness
+death     from the second hour in which nobody came: customers expected       −market_activity
+          since at a fair price ÷ 16
+activity  1 in hours in which somebody accepted the price                     +market_activity ÷ 10
+========  ==================================================================  =====================
 
-Weights are divided by their sum: the reward lies in [-1, 1]. The expected wait is Little's: jobs in line × mean
-GPU-hours of a job ÷ GPUs. It keeps a slope far beyond max_avg_wait, where a learner most needs one.
+Weights are divided by their sum: the reward lies in [-1, 1]. The expected wait is Little's: jobs in line ×
+mean GPU-hours of a job ÷ GPUs. It keeps a slope far beyond max_avg_wait, where a learner most needs one.
 """
 
 from __future__ import annotations

@@ -99,6 +99,8 @@ class GradeResult:
     verified: bool
     steps: int
     figures: dict[str, float] = field(default_factory=dict[str, float])
+    ended: bool = False
+    """The episode ended before its length, by what happened in it."""
 
 
 class Grader(Protocol):

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from numbers import Integral
 from typing import Any, cast
 
 import numpy as np
 from pydantic import ValidationError
 
+from env.checks import checked_seed, invalid_value
 from env.protocols import TaskInfo
 from env.reward import RewardFunction
 from env.serving_tasks import TASKS, RewardWeights, get_task, load_calibration
@@ -31,8 +31,6 @@ from simulator.trace_sim import TraceSimulator, shared_simulator
 from simulator.workload import BURST, EpisodeTraffic, WorkloadGenerator
 
 __all__ = ["InferenceEnv", "describe", "make_env"]
-
-_SEED_LIMIT = 2**63
 
 _DEFAULTS = Knobs()
 
@@ -94,7 +92,7 @@ class InferenceEnv:
             self._workload.primary_slo_ms,
             self._workload.memory_limit_gb,
         )
-        self._seed = _checked_seed(seed)
+        self._seed = checked_seed(seed)
         self._make_engine = engine
         self._engine: Engine | None = None
         self._step_count = 0
@@ -106,7 +104,7 @@ class InferenceEnv:
     def reset(self, seed: int | None = None) -> ServeObservation:
         """Start over with ``seed`` (``None``: the current one) and return the first observation."""
         if seed is not None:
-            self._seed = _checked_seed(seed)
+            self._seed = checked_seed(seed)
         traffic = self.generator.episode(np.random.default_rng(self._seed))
         self._jitter: list[list[float]] = traffic.jitter.tolist()
         self._rate: list[float] = traffic.rate_ema_rps.tolist()
@@ -323,19 +321,6 @@ def _weights(default: RewardWeights, config: RewardConfig | Mapping[str, Any] | 
             "config", asdict(weights), "beta + gamma + delta of at most 1, so that rewards stay in [-1, 1]"
         )
     return weights
-
-
-def invalid_value(prefix: str, error: ValidationError) -> InvalidValueError:
-    """The first fault that pydantic found, as this project's error; ``prefix`` names the whole."""
-    detail = error.errors()[0]
-    field = ".".join([prefix, *(str(part) for part in detail["loc"])])
-    return InvalidValueError(field, detail.get("input"), detail["msg"].removeprefix("Value error, "))
-
-
-def _checked_seed(seed: object) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= int(seed) < _SEED_LIMIT:
-        raise InvalidValueError("seed", seed, f"a whole number from 0 to {_SEED_LIMIT - 1}")
-    return int(seed)
 
 
 def make_env(task_id: str, seed: int = 42, config: Mapping[str, Any] | None = None) -> InferenceEnv:

@@ -55,6 +55,7 @@ class InvalidValueError(InferenceGymError, ValueError):
     def __init__(self, field: str, value: object, allowed: str, hint: str = "") -> None:
         super().__init__(f"{field}: {_shown(value)} is not allowed; allowed: {allowed}.", hint)
         self.field = field
+        self.allowed = allowed
 
 
 class UnknownNameError(InferenceGymError, LookupError):

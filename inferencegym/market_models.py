@@ -90,7 +90,7 @@ class MarketObservation(BaseModel):
 
 
 class MarketConfig(BaseModel):
-    """What an episode changes of its task: another scenario, size or demand, or other weights of the reward."""
+    """What an episode changes of its task: scenario, size, demand, or the weights of the reward."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 

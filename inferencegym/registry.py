@@ -124,3 +124,22 @@ SERVING = register(
         info="env.serving:describe",
     )
 )
+
+MARKET = register(
+    EnvSpec(
+        id="InferenceGym/Market-v0",
+        mount="/market",
+        title="Market",
+        description="Set the price of GPU capacity every hour while price-sensitive customers come and go.",
+        version="0.1.0",
+        action_model="inferencegym.market_models:PriceAction",
+        observation_model="inferencegym.market_models:MarketObservation",
+        state_model="inferencegym.market_models:MarketState",
+        config_model="inferencegym.market_models:MarketConfig",
+        make_env="env.market:make_env",
+        tasks="env.market_tasks:TASKS",
+        grader="grader.market:GRADER",
+        agents="agents.market:AGENTS",
+        info="env.market:describe",
+    )
+)

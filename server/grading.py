@@ -164,7 +164,7 @@ def _check_length(field: str, count: int, episode_length: int) -> None:
 def _reply(bound: BoundEnv, task_id: str, result: GradeResult) -> dict[str, Any]:
     length = bound.task(task_id).episode_length
     feedback = result.feedback
-    if result.steps < length:
+    if result.steps < length and not result.ended:
         feedback = f"{feedback} The episode is unfinished: {result.steps} of {length} steps."
     return {
         "task_id": task_id,

@@ -30,7 +30,13 @@ __all__ = ["cache_folder", "compiled"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_SOURCES = ("simulator/*.py", "env/*.py", "agents/*.py", "inferencegym/*models.py", "inferencegym/gym/**/*.py")
+_SOURCES = (
+    "simulator/*.py",
+    "env/*.py",
+    "agents/*.py",
+    "inferencegym/*models.py",
+    "inferencegym/gym/**/*.py",
+)
 """Files whose functions and constants end up in machine code."""
 
 

@@ -1,7 +1,7 @@
 """Objectives and scenarios of the GPU market: YAML files, validated, and what an engine needs of them.
 
-The shipped files are ``simulator/data/market/objective.yaml`` and ``scenarios.yaml``. In the files, money is in
-USD per GPU-hour and time in hours; :class:`MarketSetup` holds the same as whole numbers at ``SCALE``.
+The shipped files are ``simulator/data/market/objective.yaml`` and ``scenarios.yaml``. In the files, money is
+in USD per GPU-hour and time in hours; :class:`MarketSetup` holds the same as whole numbers at ``SCALE``.
 """
 
 from __future__ import annotations
@@ -149,10 +149,14 @@ class Scenario(_Strict, frozen=True):
 
     card: Literal["H100", "H200", "A100-80", "A100-40", "L40S", "RTX 4090", "B200"]
     gpus: Whole = Field(ge=GPUS_MIN, le=GPUS_MAX)
-    arrival_rate: Real = Field(gt=0.0, le=ARRIVAL_RATE_MAX, description="Jobs per hour that look at the price.")
+    arrival_rate: Real = Field(
+        gt=0.0, le=ARRIVAL_RATE_MAX, description="Jobs per hour that look at the price."
+    )
     median_limit: Price = Field(description="Half of the customers pay more, USD per GPU-hour.")
     opening_price: Price
-    hourly_arrivals: tuple[Factor, ...] = Field(HOURLY_ARRIVALS, min_length=HOURS_PER_DAY, max_length=HOURS_PER_DAY)
+    hourly_arrivals: tuple[Factor, ...] = Field(
+        HOURLY_ARRIVALS, min_length=HOURS_PER_DAY, max_length=HOURS_PER_DAY
+    )
     job_gpus: dict[Literal[1, 2, 4, 8], Share] = Field(default=cast("Any", GPU_SHARES))
     job_hours: dict[Annotated[int, Field(ge=1, le=168)], Share] = Field(default=HOUR_SHARES, max_length=12)
     patience_h: Whole = Field(12, ge=1, le=168, description="Hours after which a waiting job gives up.")
@@ -172,7 +176,8 @@ class Scenario(_Strict, frozen=True):
             peak *= max(1.0, event.arrivals)
         if micro(peak) > MAX_RATE:
             raise ValueError(
-                f"arrival_rate times its largest factors is {peak:.4g} jobs per hour; at most {MAX_RATE // SCALE}"
+                f"arrival_rate times its largest factors is {peak:.4g} jobs per hour; "
+                f"at most {MAX_RATE // SCALE}"
             )
         return self
 

@@ -70,8 +70,8 @@ class Demand:
     """Everybody who will look at the price in an episode, whatever that price is.
 
     Args:
-        setup: the market.
-        source: a bit generator, for example ``numpy.random.PCG64(seed)``; its raw 64-bit stream is used, which
+        setup: the market. source: a bit generator, for example ``numpy.random.PCG64(seed)``; its raw 64-bit
+        stream is used, which
             NumPy keeps the same for ever.
         hours: length of the episode, the opening hour included.
     """
@@ -136,8 +136,9 @@ class MarketEngine:
         self.demand = demand
         self.hour = 0
         self._constants = [setup.gpus, setup.patience_h, setup.min_price, setup.max_price]
-        self._running = tuple([0] * setup.gpus for _ in range(3))
-        self._line = tuple([0] * LINE_CAPACITY for _ in range(4))
+        # Jobs that run: GPUs, hours left, limit. Jobs in line: GPUs, hours, limit, hours waited.
+        self._jobs: list[list[int]] = [[0] * setup.gpus for _ in range(3)]
+        self._jobs += [[0] * LINE_CAPACITY for _ in range(4)]
         self._counts = [0] * len(COUNTS)
 
     @property
@@ -159,22 +160,20 @@ class MarketEngine:
             demand.willing[hour],
             demand.words(hour),
             0,
-            *self._running,
-            *self._line,
-            self._counts,
+            *self._jobs,
+            counts=self._counts,
         )
         self.hour += 1
         return HourCounts._make(self._counts)
 
     def snapshot(self) -> Any:
         """Copy of all that changes."""
-        rows = tuple(list(row) for row in (*self._running, *self._line, self._counts))
-        return self.hour, rows
+        return self.hour, [list(row) for row in (*self._jobs, self._counts)]
 
     def restore(self, snapshot: Any) -> None:
         """Back to a snapshot of this engine."""
         self.hour, rows = snapshot
-        for mine, kept in zip((*self._running, *self._line, self._counts), rows, strict=True):
+        for mine, kept in zip((*self._jobs, self._counts), rows, strict=True):
             mine[:] = kept
 
 

@@ -5,10 +5,10 @@ are plain Python over sequences of integers: over lists they are the plain engin
 (:mod:`simulator.market_engine`), and compiled copies of the same source step many markets at once
 (:mod:`simulator.market_vector`). No intermediate value leaves 63 bits.
 
-Randomness comes in as *words*: whole numbers below 2**63, ``SCHEDULE_WORDS`` of them for an episode's events and
-``WORDS_PER_HOUR`` for every hour, whatever happens in it. The first part of an hour's words draws the number of
-arrivals, then one word is one job. So the jobs of an hour do not depend on the price, and a change of the
-arrival rate in one hour leaves all other hours as they were.
+Randomness comes in as *words*: whole numbers below 2**63, ``SCHEDULE_WORDS`` of them for an episode's events
+and ``WORDS_PER_HOUR`` for every hour, whatever happens in it. The first part of an hour's words draws the
+number of arrivals, then one word is one job. So the jobs of an hour do not depend on the price, and a change
+of the arrival rate in one hour leaves all other hours as they were.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ __all__ = [
     "MAX_JOBS_PER_HOUR",
     "MAX_RATE",
     "PERIOD_HOURS_MIN",
+    "POISSON_WORDS",
     "SCALE",
     "SCHEDULE_WORDS",
     "SETUP",
-    "POISSON_WORDS",
     "WORDS_PER_HOUR",
     "exp_minus",
     "job_gpus",
@@ -241,7 +241,12 @@ def thin_line(price: int, setup: Any, gpus: Any, hours: Any, limit: Any, waited:
         elif waited[job] >= setup[PATIENCE]:
             counts[GAVE_UP] += 1
         else:
-            gpus[kept], hours[kept], limit[kept], waited[kept] = gpus[job], hours[job], limit[job], waited[job]
+            gpus[kept], hours[kept], limit[kept], waited[kept] = (
+                gpus[job],
+                hours[job],
+                limit[job],
+                waited[job],
+            )
             kept += 1
     counts[WAITING] = kept
 

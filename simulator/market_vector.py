@@ -18,7 +18,7 @@ from simulator.market_config import MarketSetup
 from simulator.market_kernel import COUNTS, SCHEDULE_WORDS, WORDS_PER_HOUR
 from simulator.vector_random import STATE_SIZE, next_word, seed_state
 
-__all__ = ["HOUR", "Markets", "MarketTables", "open_market", "play_hour"]
+__all__ = ["HOUR", "MarketTables", "Markets", "open_market", "play_hour"]
 
 IntArray = npt.NDArray[np.int64]
 

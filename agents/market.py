@@ -1,0 +1,144 @@
+"""Reference agents of InferenceGym/Market-v0 by name.
+
+=========  ============================================================================================
+name       policy
+=========  ============================================================================================
+random     a price drawn uniformly between the bounds, afresh every hour
+zero       the lowest price for ever
+static     the best constant price of a sweep on training seeds (:mod:`agents.market_sweep`)
+baseline   the rule: 5 % up when busy or a line forms, 5 % down when idle
+untrained  the five-parameter policy in the middle of every range, where evolution starts
+evolved    the five parameters that a genetic algorithm found for the task (:mod:`agents.market_train`)
+ppo        the network that PPO trained (:mod:`agents.ppo_demo`)
+llm        a language model behind a chat service (needs a key, see :mod:`agents.llm_api`)
+=========  ============================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from agents.market_files import load_parameters, static_price
+from agents.market_policies import PriceParameters, gain_price, rule_price
+from agents.shared import llm_agent, ppo_agent
+from env.market_tasks import get_market_task
+from inferencegym.market_models import MarketObservation, PriceAction
+from simulator.market_config import load_market, micro
+from simulator.market_kernel import SCALE
+
+__all__ = ["AGENTS", "GainAgent", "PriceAgent", "RuleAgent"]
+
+
+class PriceAgent:
+    """An agent that proposes a price in whole micro-USD; the bounds are those of the observation."""
+
+    def reset(self) -> None:
+        """Start an episode."""
+
+    def act(self, observation: MarketObservation) -> PriceAction:
+        """The price of the next hour."""
+        low, high = micro(observation.min_price), micro(observation.max_price)
+        price = self.propose(
+            micro(observation.price),
+            observation.running_gpus,
+            observation.queue_depth,
+            observation.gpus,
+            low,
+            high,
+        )
+        return PriceAction(price=min(max(price, low), high) / SCALE)
+
+    def propose(self, price: int, busy: int, waiting: int, gpus: int, low: int, high: int) -> int:
+        """The next price after an hour at ``price`` (see :func:`agents.market_policies.gain_price`)."""
+        raise NotImplementedError
+
+
+class ConstantAgent(PriceAgent):
+    """One price for ever; held at the bounds."""
+
+    def __init__(self, price: int) -> None:
+        self._price = price
+
+    def propose(self, price: int, busy: int, waiting: int, gpus: int, low: int, high: int) -> int:
+        """The price."""
+        return self._price
+
+
+class RandomAgent(PriceAgent):
+    """Uniform between the bounds."""
+
+    def __init__(self, seed: int) -> None:
+        # Not PCG64(seed): that is the stream that the customers are drawn from.
+        self._rng = np.random.default_rng((seed, 1))
+
+    def propose(self, price: int, busy: int, waiting: int, gpus: int, low: int, high: int) -> int:
+        """The next draw."""
+        return int(self._rng.integers(low, high, endpoint=True))
+
+
+class RuleAgent(PriceAgent):
+    """The rule."""
+
+    def propose(self, price: int, busy: int, waiting: int, gpus: int, low: int, high: int) -> int:
+        """See :func:`agents.market_policies.rule_price`."""
+        return rule_price(price, busy, waiting, gpus, low, high)
+
+
+class GainAgent(PriceAgent):
+    """The five-parameter policy."""
+
+    def __init__(self, parameters: PriceParameters) -> None:
+        self._values = parameters.values()
+
+    def propose(self, price: int, busy: int, waiting: int, gpus: int, low: int, high: int) -> int:
+        """See :func:`agents.market_policies.gain_price`."""
+        return gain_price(self._values, price, busy, waiting, gpus, low, high)
+
+
+def random_agent(task_id: str, seed: int) -> RandomAgent:
+    """Random prices; the seed of the episode also seeds the draws."""
+    get_market_task(task_id)
+    return RandomAgent(seed)
+
+
+def zero_agent(task_id: str, seed: int) -> ConstantAgent:
+    """The lowest price."""
+    get_market_task(task_id)
+    return ConstantAgent(0)
+
+
+def static_agent(task_id: str, seed: int) -> ConstantAgent:
+    """The best constant price of the sweep."""
+    return ConstantAgent(static_price(get_market_task(task_id).id))
+
+
+def baseline_agent(task_id: str, seed: int) -> RuleAgent:
+    """The rule."""
+    get_market_task(task_id)
+    return RuleAgent()
+
+
+def untrained_agent(task_id: str, seed: int) -> GainAgent:
+    """The five-parameter policy before any training."""
+    return GainAgent(PriceParameters.untrained(load_market().setup(get_market_task(task_id).id)))
+
+
+def evolved_agent(task_id: str, seed: int) -> GainAgent:
+    """The committed evolved policy of the task."""
+    return GainAgent(load_parameters(get_market_task(task_id).id))
+
+
+AGENTS: dict[str, Callable[[str, int], Any]] = {
+    "random": random_agent,
+    "zero": zero_agent,
+    "static": static_agent,
+    "baseline": baseline_agent,
+    "untrained": untrained_agent,
+    "evolved": evolved_agent,
+    "ppo": ppo_agent("market"),
+    "llm": llm_agent("market"),
+}
+"""Factories ``(task_id, seed) -> agent``."""
