@@ -104,7 +104,7 @@ class MarketEnv:
             self._seed = checked_seed(seed)
         demand = Demand(self.setup, np.random.PCG64(self._seed), self.task.episode_length + 1)
         self._engine = MarketEngine(self.setup, demand)
-        self._fluid_revenue = fluid_revenue(demand, first=1) / SCALE
+        self._fluid_revenue = fluid_revenue(self.setup, demand.rates[1:], demand.willing[1:]) / SCALE
         self._last = self._engine.trade(self.setup.opening_price)
         self._step_count = 0
         self._cumulative_reward = 0

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from inferencegym.models import Real, Weight, Whole
+from inferencegym.models import Weight, real_number, whole_number
 
 __all__ = [
     "EPISODE_HOURS",
@@ -35,17 +35,24 @@ JOBS_PER_HOUR_MAX = 128
 WAIT_HOURS_MAX = 50_000.0
 
 
+# The limits stand first and inside: elsewhere an optional field keeps them out of its JSON schema.
+_Price = Annotated[float, Field(ge=PRICE_LIMIT_LOW, le=PRICE_LIMIT_HIGH), BeforeValidator(real_number)]
+_Change = Annotated[float, Field(ge=-CHANGE_MAX, le=CHANGE_MAX), BeforeValidator(real_number)]
+_Gpus = Annotated[int, Field(ge=GPUS_MIN, le=GPUS_MAX), BeforeValidator(whole_number)]
+_Rate = Annotated[float, Field(gt=0.0, le=ARRIVAL_RATE_MAX), BeforeValidator(real_number)]
+
+
 class PriceAction(BaseModel):
     """The price of the next hour: either the price itself, or a change of the last one. Neither keeps it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    price: Annotated[Real, Field(ge=PRICE_LIMIT_LOW, le=PRICE_LIMIT_HIGH)] | None = Field(
+    price: _Price | None = Field(
         default=None,
         description="Price in USD per GPU-hour, within the scenario's bounds (min_price and max_price of the "
         "observation); outside of them it is refused.",
     )
-    change: Annotated[Real, Field(ge=-CHANGE_MAX, le=CHANGE_MAX)] | None = Field(
+    change: _Change | None = Field(
         default=None,
         description="Change relative to the last price: 0.05 is 5 % up. It ends at the scenario's bounds.",
     )
@@ -88,6 +95,11 @@ class MarketObservation(BaseModel):
     min_price: float = Field(ge=PRICE_LIMIT_LOW, le=PRICE_LIMIT_HIGH, description="Lowest price allowed.")
     max_price: float = Field(ge=PRICE_LIMIT_LOW, le=PRICE_LIMIT_HIGH, description="Highest price allowed.")
 
+    @property
+    def price_level(self) -> float:
+        """Where the price stands between its bounds, in [0, 1]."""
+        return (self.price - self.min_price) / (self.max_price - self.min_price)
+
 
 class MarketConfig(BaseModel):
     """What an episode changes of its task: scenario, size, demand, or the weights of the reward."""
@@ -97,10 +109,8 @@ class MarketConfig(BaseModel):
     scenario: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
         default=None, description="A scenario of GET /info instead of the task's."
     )
-    gpus: Annotated[Whole, Field(ge=GPUS_MIN, le=GPUS_MAX)] | None = Field(
-        default=None, description="GPUs instead of the scenario's."
-    )
-    arrival_rate: Annotated[Real, Field(gt=0.0, le=ARRIVAL_RATE_MAX)] | None = Field(
+    gpus: _Gpus | None = Field(default=None, description="GPUs instead of the scenario's.")
+    arrival_rate: _Rate | None = Field(
         default=None, description="Mean jobs per hour instead of the scenario's, before its factors."
     )
     revenue: Weight | None = Field(default=None, description="Weight of revenue.")

@@ -47,7 +47,7 @@ class QuantTier(IntEnum):
     INT4 = 2
 
 
-def _whole_number(value: Any) -> Any:
+def whole_number(value: Any) -> Any:
     """Let 32.0 pass as 32 (JSON writers differ); refuse booleans, text and fractions."""
     if isinstance(value, bool | str):
         raise ValueError("must be a whole number, not a boolean or text")
@@ -56,7 +56,7 @@ def _whole_number(value: Any) -> Any:
     return value
 
 
-def _real_number(value: Any) -> Any:
+def real_number(value: Any) -> Any:
     if isinstance(value, bool | str):
         raise ValueError("must be a number, not a boolean or text")
     return value
@@ -74,11 +74,11 @@ def _quant_tier(value: Any) -> Any:
     return QuantTier(int(value))
 
 
-Whole = Annotated[int, BeforeValidator(_whole_number)]
-Real = Annotated[float, BeforeValidator(_real_number)]
+Whole = Annotated[int, BeforeValidator(whole_number)]
+Real = Annotated[float, BeforeValidator(real_number)]
 # The limits stand first and inside: elsewhere an optional field keeps them out of its JSON schema.
-Weight = Annotated[float, Field(ge=0.0, le=1.0), BeforeValidator(_real_number)]
-SpecLength = Annotated[Literal[0, 1, 2, 4, 8], BeforeValidator(_whole_number)]
+Weight = Annotated[float, Field(ge=0.0, le=1.0), BeforeValidator(real_number)]
+SpecLength = Annotated[Literal[0, 1, 2, 4, 8], BeforeValidator(whole_number)]
 Tier = Annotated[
     QuantTier,
     BeforeValidator(_quant_tier),

@@ -24,10 +24,8 @@ from inferencegym.market_models import (
     GPUS_MIN,
     PRICE_LIMIT_HIGH,
     PRICE_LIMIT_LOW,
-    Real,
-    Weight,
-    Whole,
 )
+from inferencegym.models import Real, Weight, Whole
 from simulator.market_kernel import (
     EVENTS_MAX,
     HOURS_PER_DAY,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -194,7 +194,12 @@ def accepting_share(setup: MarketSetup, price: int, willing: int = SCALE) -> int
 _PRICES = 64
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
+def _fluid_hours(setup: MarketSetup) -> dict[tuple[int, int], int]:
+    """What is known already of :func:`_fluid_hour`, by rate and willingness."""
+    return {}
+
+
 def _fluid_hour(setup: MarketSetup, rate: int, willing: int) -> int:
     """Most that an hour can bring when arrivals come as their mean and for ever: micro-USD."""
     best = 0
@@ -206,13 +211,16 @@ def _fluid_hour(setup: MarketSetup, rate: int, willing: int) -> int:
     return best
 
 
-def fluid_revenue(demand: Demand, first: int = 0) -> int:
-    """Mean revenue per hour (micro-USD) of the fluid benchmark over the hours from ``first`` on.
+def fluid_revenue(setup: MarketSetup, rates: Sequence[int], willing: Sequence[int]) -> int:
+    """Mean revenue per hour (micro-USD) of the fluid benchmark over hours of given rates and willingness.
 
     The benchmark of revenue management (Gallego and van Ryzin, 1994): demand flows at its expected rate, and
     every hour has the price that is best for it for ever. Here jobs outlast the hour they came in, so that it
     is a yardstick rather than a bound.
     """
-    kinds = Counter(zip(demand.rates[first:], demand.willing[first:], strict=True))
-    total = sum(count * _fluid_hour(demand.setup, *kind) for kind, count in kinds.items())
-    return total // (demand.hours - first)
+    known, total = _fluid_hours(setup), 0
+    for kind in zip(rates, willing, strict=True):
+        if kind not in known:
+            known[kind] = _fluid_hour(setup, *kind)
+        total += known[kind]
+    return total // len(rates)

@@ -1,0 +1,63 @@
+"""InferenceGym/Market-v0 as a vector environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from gymnasium.vector import AutoresetMode
+
+from env.market import market_of
+from env.market_batch import METRIC_COLUMNS, OBSERVATION_COLUMNS, MarketBatch
+from env.market_reward import TERMS
+from env.market_tasks import get_market_task
+from inferencegym.gym.codecs.market import CODEC
+from inferencegym.gym.vector import BatchVectorEnv
+from inferencegym.gym.vector_info import InfoColumns
+
+__all__ = ["MarketVectorEnv"]
+
+_FLOATS = ("price", "revenue", "utilization", "expected_wait_h", "death_risk", "fluid_revenue")
+_FLAGS = ("dead",)
+
+_INFO = InfoColumns(
+    floats={name: METRIC_COLUMNS[name] for name in _FLOATS},
+    whole={name: column for name, column in METRIC_COLUMNS.items() if name not in (*_FLOATS, *_FLAGS)},
+    flags={name: METRIC_COLUMNS[name] for name in _FLAGS},
+    terms=TERMS,
+)
+
+
+class MarketVectorEnv(BatchVectorEnv):
+    """N market episodes at once; see :class:`inferencegym.gym.market_env.MarketGymEnv` for spaces and rewards.
+
+    Args:
+        num_envs: episodes side by side.
+        task_id: "steady", "surge" or "adversarial".
+        config: fields of :class:`~inferencegym.market_models.MarketConfig`: another scenario, other weights.
+        action_mode, autoreset_mode, threads, render_mode: see :class:`BatchVectorEnv`.
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        task_id: str = "steady",
+        action_mode: str = "flat",
+        config: Mapping[str, Any] | None = None,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
+        threads: int | None = None,
+        render_mode: None = None,
+    ) -> None:
+        super().__init__(
+            partial(MarketBatch, market_of(task_id, config)),
+            get_market_task(task_id),
+            CODEC,
+            OBSERVATION_COLUMNS,
+            _INFO,
+            num_envs,
+            action_mode,
+            autoreset_mode,
+            threads,
+            render_mode,
+        )
