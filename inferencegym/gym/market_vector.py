@@ -30,7 +30,7 @@ _INFO = InfoColumns(
 
 
 class MarketVectorEnv(BatchVectorEnv):
-    """N market episodes at once; see :class:`inferencegym.gym.market_env.MarketGymEnv` for spaces and rewards.
+    """N market episodes at once; spaces and rewards: :class:`inferencegym.gym.market_env.MarketGymEnv`.
 
     Args:
         num_envs: episodes side by side.

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 
+from inferencegym.registry import all_specs
 from tests.server.conftest import client_of, make_app
 
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -28,9 +29,11 @@ async def test_a_program_gets_json(client: httpx.AsyncClient, mount: str) -> Non
     assert body["tasks"]
 
 
-async def test_the_landing_page_lists_the_other_environment(client: httpx.AsyncClient) -> None:
-    assert (await client.get("/")).json()["other_environments"] == {"InferenceGym/Toy-v0": "/toy"}
-    assert (await client.get("/toy/")).json()["other_environments"] == {"InferenceGym/Serving-v0": "/"}
+async def test_the_landing_page_lists_the_other_environments(client: httpx.AsyncClient) -> None:
+    mounts = {spec.id: spec.mount or "/" for spec in all_specs()} | {"InferenceGym/Toy-v0": "/toy"}
+    for env_id, mount in mounts.items():
+        others = (await client.get(f"{mount.rstrip('/')}/")).json()["other_environments"]
+        assert others == {other: place for other, place in mounts.items() if other != env_id}
 
 
 async def test_web_says_how_to_play(client: httpx.AsyncClient, mount: str) -> None:
