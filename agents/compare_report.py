@@ -35,8 +35,9 @@ def seeds_text(seeds: tuple[int, ...]) -> str:
 
 
 def component_names(rows: list[AgentSummary]) -> list[str]:
-    """Parts of the grade that tell rows apart, or are all there is: not ``completed`` when all are whole."""
-    names = dict.fromkeys(name for row in rows for name in row.components)
+    """Parts of the grade that tell rows apart and are no figures: not ``completed`` when all are whole."""
+    figures = {name for row in rows for name in row.figures}
+    names = dict.fromkeys(name for row in rows for name in row.components if name not in figures)
     return [n for n in names if n != "completed" or any(row.components.get(n) != 1.0 for row in rows)]
 
 

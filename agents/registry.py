@@ -15,7 +15,7 @@ from inferencegym.registry import get_spec
 
 __all__ = ["agent_names", "get_agent", "rule_name"]
 
-_RULES = ("reactive", "baseline")
+_RULES = ("reactive", "heuristic", "baseline")
 """Names of agents that need neither training nor a service, the better one first."""
 
 

@@ -7,16 +7,17 @@ and their score is. See :mod:`grader.scoring` for the formulas.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from env.checks import invalid_value
 from env.protocols import GradeResult
-from env.serving import invalid_value, make_env, parse_action
+from env.serving import make_env, parse_action
 from env.serving_tasks import ServingTask, get_task, load_calibration
 from grader.feedback import feedback_sentence
+from grader.log_entries import check_length, log_part
 from grader.scoring import Anchors, StepFigures, score_steps
-from inferencegym.errors import InvalidValueError
 from inferencegym.models import BATCH_SIZE_MAX, LATENCY_MS_MAX, MEMORY_GB_MAX, Real, Whole
 
 __all__ = ["GRADER", "ServingGrader"]
@@ -58,7 +59,7 @@ class ServingGrader:
                 than an episode has steps.
         """
         task = get_task(task_id)
-        _check_length("episode_log", log, task.info.episode_length)
+        check_length("episode_log", log, task.info.episode_length)
         steps = [_figures(index, entry) for index, entry in enumerate(log)]
         return _grade(task, steps, verified)
 
@@ -74,7 +75,7 @@ class ServingGrader:
         Raises as ``grade_log``, and for a bad seed or config.
         """
         task = get_task(task_id)
-        _check_length("actions", actions, task.info.episode_length)
+        check_length("actions", actions, task.info.episode_length)
         parsed = [parse_action(action, f"actions[{index}]") for index, action in enumerate(actions)]
         env = make_env(task_id, seed, config)
         env.reset()
@@ -89,29 +90,12 @@ GRADER = ServingGrader()
 """The registry's grader: stateless, shared."""
 
 
-def _check_length(field: str, entries: Any, longest: int) -> None:
-    if isinstance(entries, str | bytes) or not isinstance(entries, Sequence):
-        raise InvalidValueError(field, type(entries).__name__, f"a list of 1 to {longest} entries")
-    count = len(cast("Sequence[Any]", entries))
-    if not 1 <= count <= longest:
-        raise InvalidValueError(field, f"{count} entries", f"a list of 1 to {longest} entries")
-
-
 def _figures(index: int, entry: Any) -> StepFigures:
     """What the grade needs of one log entry: a /step reply, or {action, reward, metrics}."""
     where = f"episode_log[{index}]"
-    if not isinstance(entry, Mapping):
-        raise InvalidValueError(where, entry, "an object: a /step reply, or {action, reward, metrics}")
-    outer = cast("Mapping[str, Any]", entry)
-    inner = outer.get("info")
-    source = {**(cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else {}), **outer}
-    if not isinstance(source.get("metrics"), Mapping):
-        raise InvalidValueError(f"{where}.metrics", source.get("metrics"), "the metrics object of that step")
-    if not isinstance(source.get("action"), Mapping):
-        raise InvalidValueError(f"{where}.action", source.get("action"), "the action object of that step")
     try:
-        metrics = _LoggedMetrics.model_validate(source["metrics"])
-        action = _LoggedAction.model_validate(source["action"])
+        metrics = _LoggedMetrics.model_validate(log_part(where, entry, "metrics"))
+        action = _LoggedAction.model_validate(log_part(where, entry, "action"))
     except ValidationError as error:
         part = "metrics" if error.title == "_LoggedMetrics" else "action"
         raise invalid_value(f"{where}.{part}", error) from None

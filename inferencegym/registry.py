@@ -125,6 +125,27 @@ SERVING = register(
     )
 )
 
+ROUTING = register(
+    EnvSpec(
+        id="InferenceGym/Routing-v0",
+        mount="/routing",
+        title="Carbon-aware routing",
+        description="Decide which model answers each query and when, or whether a cache does.",
+        version="0.1.0",
+        action_model="inferencegym.routing_models:RoutingAction",
+        observation_model="inferencegym.routing_models:RoutingObservation",
+        state_model="inferencegym.routing_models:RoutingState",
+        config_model="inferencegym.routing_models:RoutingConfig",
+        make_env="env.routing:make_env",
+        tasks="env.routing_tasks:TASKS",
+        grader="grader.routing:GRADER",
+        agents="agents.routing:AGENTS",
+        info="env.routing:describe",
+        # The classic tasks keep their own arithmetic: a cache hit gives 1.5, a vain cascade less than −1.
+        reward_range=(-2.0, 1.5),
+    )
+)
+
 MARKET = register(
     EnvSpec(
         id="InferenceGym/Market-v0",
