@@ -101,6 +101,8 @@ class GradeResult:
     figures: dict[str, float] = field(default_factory=dict[str, float])
     ended: bool = False
     """The episode ended before its length, by what happened in it."""
+    passed: bool | None = None
+    """Whether the episode passed its task's lines; None where there are none."""
 
 
 class Grader(Protocol):

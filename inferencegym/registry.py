@@ -125,6 +125,25 @@ SERVING = register(
     )
 )
 
+AUTOSCALING = register(
+    EnvSpec(
+        id="InferenceGym/Autoscaling-v0",
+        mount="/autoscaling",
+        title="Autoscaling",
+        description="Decide every 15 seconds how many replicas of an LLM service run.",
+        version="0.1.0",
+        action_model="inferencegym.autoscaling_models:AutoscalingAction",
+        observation_model="inferencegym.autoscaling_models:AutoscalingObservation",
+        state_model="inferencegym.autoscaling_models:AutoscalingState",
+        config_model="inferencegym.autoscaling_models:AutoscalingConfig",
+        make_env="env.autoscaling:make_env",
+        tasks="env.autoscaling_tasks:TASKS",
+        grader="grader.autoscaling:GRADER",
+        agents="agents.autoscaling:AGENTS",
+        info="env.autoscaling:describe",
+    )
+)
+
 ROUTING = register(
     EnvSpec(
         id="InferenceGym/Routing-v0",

@@ -49,6 +49,7 @@ class Grade(_Reply):
     verified: bool = False
     steps: int = 0
     figures: dict[str, float] = Field(default_factory=dict[str, float])
+    passed: bool | None = None
 
 
 class Baseline(_Reply):

@@ -174,4 +174,5 @@ def _reply(bound: BoundEnv, task_id: str, result: GradeResult) -> dict[str, Any]
         "verified": result.verified,
         "steps": result.steps,
         "figures": result.figures,
+        "passed": result.passed,
     }

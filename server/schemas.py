@@ -181,6 +181,7 @@ class GradeReply(BaseModel):
     verified: bool
     steps: int = Field(ge=0)
     figures: dict[str, float] = Field(description="What the episode amounted to, in units.")
+    passed: bool | None = Field(description="Whether it passed its task's lines; null where there are none.")
 
 
 class BaselineReply(BaseModel):

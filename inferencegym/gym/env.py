@@ -15,9 +15,9 @@ from inferencegym.gym.codec import GymCodec
 from inferencegym.gym.registration import codec_of
 from inferencegym.registry import EnvSpec, get_spec
 
-__all__ = ["GymEnv", "ServingGymEnv", "task_of"]
+__all__ = ["BACKENDS", "GymEnv", "ServingGymEnv", "task_of"]
 
-_BACKENDS = ("auto", "compiled", "python")
+BACKENDS = ("auto", "compiled", "python")
 
 
 def task_of(spec: EnvSpec, task_id: str | None) -> TaskInfo:
@@ -113,8 +113,8 @@ class ServingGymEnv(GymEnv):
         config: Mapping[str, Any] | None = None,
         backend: str = "auto",
     ) -> None:
-        if backend not in _BACKENDS:
-            raise UnknownNameError("backend", backend, _BACKENDS)
+        if backend not in BACKENDS:
+            raise UnknownNameError("backend", backend, BACKENDS)
         self._compiled = backend == "compiled" or (backend == "auto" and find_spec("numba") is not None)
         super().__init__("serving", task_id, action_mode, render_mode, config)
 

@@ -1,6 +1,6 @@
 """A codec for many rows at once: compiled copies of what :mod:`inferencegym.gym.codec` does for one.
 
-For environments whose knobs are all numbers.
+A choice among names is handed on as its place among them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class VectorCodec:
             np.asarray([_KINDS[knob.kind] for knob in knobs], dtype=np.int64),
             np.asarray([knob.low for knob in knobs], dtype=np.float64),
             np.asarray([knob.high for knob in knobs], dtype=np.float64),
-            _table([[float(level) for level in knob.levels] for knob in knobs]),
+            _table([_numbers(knob) for knob in knobs]),
             np.asarray([len(knob.levels) for knob in knobs], dtype=np.int64),
             _table([list(knob.edges) for knob in knobs]),
             np.asarray([len(knob.edges) for knob in knobs], dtype=np.int64),
@@ -131,6 +131,13 @@ class VectorCodec:
     def encode(self, low: int, high: int, values: FloatArray, previous: FloatArray, out: Any) -> None:
         """Fill rows ``low..high - 1`` of ``out`` (N, features), float32."""
         _encode(low, high, values, previous, self._features, out)
+
+
+def _numbers(knob: Knob) -> list[float]:
+    """Levels as numbers; of a choice among names, their places."""
+    if any(isinstance(level, str) for level in knob.levels):
+        return [float(place) for place in range(len(knob.levels))]
+    return [float(level) for level in knob.levels]
 
 
 def _range(knob: Knob) -> tuple[float, float]:

@@ -1,0 +1,392 @@
+"""InferenceGym/Autoscaling-v0: an agent decides every 15 seconds how many replicas run.
+
+The core environment: no web framework, no OpenEnv. See :class:`AutoscalingEnv`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from env.autoscaling_reward import AutoscalingTerms, reward_terms
+from env.autoscaling_score import CPU_BAND, WEIGHTS, Tally
+from env.autoscaling_tasks import TASKS, AutoscalingTask, get_autoscaling_task
+from env.checks import checked_seed, invalid_value
+from env.protocols import TaskInfo
+from inferencegym.autoscaling_models import (
+    AUTOSCALING_STEPS,
+    MAX_REPLICAS,
+    MIN_REPLICAS,
+    MOVES,
+    SCENARIOS,
+    AutoscalingAction,
+    AutoscalingConfig,
+    AutoscalingObservation,
+    Move,
+    RewardBreakdown,
+)
+from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InvalidValueError
+from inferencegym.models import construct
+from simulator.autoscaling_fleet import ERROR_BUDGET, TPOT_SLO_MS, TTFT_SLO_MS
+from simulator.autoscaling_plan import (
+    HEALTHY_CPU,
+    INTERVAL_S,
+    WARM_UP_INTERVALS,
+    Plan,
+    with_scenario,
+)
+from simulator.autoscaling_replica import DEFAULT_REPLICA
+from simulator.autoscaling_sim import Fleet, FleetSimulator, SteppedFleet
+from simulator.autoscaling_state import COUNT, MEASURED, RESULT, TIMEOUT_S
+from simulator.trace_table import DEFAULT_PACK_PATH
+
+__all__ = [
+    "FLAG_METRICS",
+    "WHOLE_METRICS",
+    "AutoscalingEnv",
+    "describe",
+    "fleet_simulator",
+    "make_env",
+    "parse_action",
+]
+
+_MOVE_OF: dict[str, int] = {"scale_down": -1, "no_op": 0, "scale_up": 1}
+_NO_TERMS = AutoscalingTerms(*(0.0,) * len(AutoscalingTerms._fields))
+
+_QUEUED, _PAUSED, _OLD = COUNT["queued"], COUNT["paused"], COUNT["old"]
+_READY, _PENDING, _DRAINING = COUNT["ready"], COUNT["pending"], COUNT["draining"]
+_WARMING, _TARGET, _NOW = COUNT["warming"], COUNT["target"], COUNT["now"]
+_HEALTHY, _OUTAGE, _CHANGE = RESULT["healthy"], RESULT["outage"], RESULT["target_change"]
+_REVERSAL, _PAID, _REQUIRED = RESULT["reversal"], RESULT["replica_seconds"], RESULT["required_replicas"]
+_LATENCY, _CPU, _ERROR_RATE = RESULT["latency"], RESULT["cpu"], RESULT["error_rate"]
+_QUEUE_SEEN = MEASURED["queue_depth"]
+
+_COUNTS = ("arrived", "served", "timed_out", "failed", "corrupted", "running", "queue_depth")
+_COUNT_COLUMNS = tuple((name, RESULT[name]) for name in _COUNTS)
+WHOLE_METRICS = (
+    *_COUNTS,
+    *("replicas_ready", "replicas_pending", "replicas_draining", "replicas_target"),
+    *("target_change", "required_replicas"),
+)
+FLAG_METRICS = ("reversal", "outage", "healthy")
+_METRIC_COLUMNS = tuple(
+    (name, column, int if name in WHOLE_METRICS else bool if name in FLAG_METRICS else float)
+    for name, column in RESULT.items()
+)
+
+
+@lru_cache(maxsize=64)
+def fleet_simulator(
+    task_id: str, scenario: str | None = None, trace_path: str | Path = DEFAULT_PACK_PATH
+) -> FleetSimulator:
+    """The fleet of a task and scenario on the GPU of a trace pack, made once per process."""
+    config = with_scenario(get_autoscaling_task(task_id).fleet, scenario)  # pyright: ignore[reportArgumentType]
+    return FleetSimulator(config, trace_path)
+
+
+class AutoscalingEnv:
+    """One episode of autoscaling an LLM service.
+
+    **Description.** Replicas of one engine configuration serve the conversations of a service behind a
+    gateway's queue. Every 15 seconds the agent says how many replicas it wants. A new one is pending, and
+    paid for, until its cold start is over; one that is taken away finishes its requests first.
+
+    **Action space.** :class:`~inferencegym.autoscaling_models.AutoscalingAction`: a move, or a total. A move
+    that has no effect (at a bound, or while the autoscaler is paused) is named in ``info["masked_actions"]``.
+
+    **Observation space.** :class:`~inferencegym.autoscaling_models.AutoscalingObservation`. Counts of
+    replicas are current; everything measured is one interval old, or older.
+
+    **Rewards.** In [-1, 0.5]; see :mod:`env.autoscaling_reward`.
+
+    **Starting state.** One minute served by one replica more than its traffic needs.
+
+    **Episode end.** Truncated after 240 intervals (one hour); never terminated: an outage is survived or not
+    in the grade, and a fleet recovers when capacity arrives.
+
+    **Arguments.** ``simulator``, ``task_id``, ``seed`` (int, 0 to 2**63 - 1), ``scenario`` (named in
+    ``simulator``'s configuration already; told in ``state()``), ``fleet`` (a faster one with the same
+    numbers: :class:`~simulator.autoscaling_compiled.CompiledFleet`).
+
+    **Version history.** v0: first release.
+    """
+
+    def __init__(
+        self,
+        simulator: FleetSimulator,
+        task_id: str,
+        seed: int = 42,
+        scenario: str | None = None,
+        fleet: Callable[[FleetSimulator, Plan], SteppedFleet] = Fleet,
+    ) -> None:
+        task: AutoscalingTask = get_autoscaling_task(task_id)
+        self.simulator = simulator
+        self.task: TaskInfo = task.info
+        self.scenario = scenario
+        self.episode_id = ""
+        self._fixed = {
+            "task_id": task.info.id,
+            "task_title": task.info.name,
+            "difficulty": task.info.difficulty,
+            "objective": task.objective,
+        }
+        self._seed = checked_seed(seed)
+        self._make_fleet = fleet
+        self._fleet: SteppedFleet | None = None
+        self._source: list[int] = []
+        self._tally = Tally()
+        self._cumulative_reward = 0.0
+        self._last_action: Move = "no_op"
+
+    # --- episode -------------------------------------------------------------------------------------------
+
+    def reset(self, seed: int | None = None) -> AutoscalingObservation:
+        """Start over with ``seed`` (``None``: the current one) and return the first observation."""
+        if seed is not None:
+            self._seed = checked_seed(seed)
+        plan = self.simulator.plan(self._seed)
+        self._source = plan.source.tolist()
+        self._fleet = self._make_fleet(self.simulator, plan)
+        self._tally = Tally()
+        self._cumulative_reward = 0.0
+        self._last_action = "no_op"
+        return self._observe(self._fleet, self._fleet.count, _NO_TERMS, None)
+
+    def step(
+        self, action: AutoscalingAction | Mapping[str, Any]
+    ) -> tuple[AutoscalingObservation, float, bool, dict[str, Any]]:
+        """Serve 15 seconds under ``action``.
+
+        Raises:
+            InvalidValueError: a mapping with a bad field; nothing changed.
+            EpisodeNotStartedError, EpisodeDoneError: wrong time to step; nothing changed.
+        """
+        fleet = self._started()
+        if self.done:
+            raise EpisodeDoneError(
+                f"The episode ended after {self._tally.steps} steps.", "Call reset() to start a new one."
+            )
+        if not isinstance(action, AutoscalingAction):
+            action = parse_action(action)
+        move = _MOVE_OF[action.action]
+        fleet.play(move, action.target_replicas or 0)
+        result, count = fleet.result, fleet.count
+        metrics = {name: kind(result[column]) for name, column, kind in _METRIC_COLUMNS}
+        tally = self._tally
+        tally.add(metrics)
+        terms = reward_terms(
+            result[_LATENCY],
+            result[_CPU],
+            result[_ERROR_RATE],
+            result[_PAID] / INTERVAL_S,
+            result[_REQUIRED],
+            result[_CHANGE],
+            result[_REVERSAL],
+            result[_HEALTHY],
+            result[_OUTAGE],
+            tally.steps,
+            tally.healthy_ratio,
+        )
+        reward = sum(terms)
+        self._cumulative_reward += reward
+        change = result[_CHANGE]
+        if action.target_replicas is not None:
+            move = (change > 0) - (change < 0)
+        self._last_action = MOVES[move + 1]
+        info = {
+            "timestep": tally.steps,
+            "action": {"action": action.action, "target_replicas": action.target_replicas},
+            "metrics": metrics | {"cost_usd": tally.paid_s * self.simulator.usd_per_replica_second},
+            "workload": {
+                "arrival_rate_rps": metrics["arrival_rate_rps"],
+                "expected_rate_rps": float(fleet.plan.rate_rps[count[_NOW] - 1]),
+            },
+            "masked_actions": ["action"] if move and not change else [],
+            "reward_terms": terms._asdict(),
+            "requests": {name: int(result[column]) for name, column in _COUNT_COLUMNS},
+        }
+        return self._observe(fleet, count, terms, reward), reward, self.done, info
+
+    @property
+    def done(self) -> bool:
+        """Whether the episode has ended (always by truncation)."""
+        return self._tally.steps >= AUTOSCALING_STEPS
+
+    @property
+    def plan(self) -> Plan:
+        """The episode's future. Not for agents that want to be fair."""
+        return self._started().plan
+
+    def state(self) -> dict[str, Any]:
+        """Episode metadata: the fields of :class:`~inferencegym.autoscaling_models.AutoscalingState`."""
+        self._started()
+        return {
+            "session_id": "",
+            "episode_id": self.episode_id or f"{self.task.id}-{self._seed}",
+            "task_id": self.task.id,
+            "seed": self._seed,
+            "scenario": self.scenario,
+            "step_count": self._tally.steps,
+            "cumulative_reward": self._cumulative_reward,
+            "done": self.done,
+            "survived": self._tally.survived,
+            "healthy_steps": self._tally.healthy,
+            "replica_hours": self._tally.paid_s / 3600.0,
+        }
+
+    def snapshot(self) -> dict[str, Any]:
+        """Copy of the whole episode; keep it as long as you like."""
+        return {
+            "task_id": self.task.id,
+            "scenario": self.scenario,
+            "seed": self._seed,
+            "fleet": self._started().snapshot(),
+            "tally": replace(self._tally),
+            "cumulative_reward": self._cumulative_reward,
+            "last_action": self._last_action,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Back to a snapshot of an episode of the same task; what follows is byte-identical.
+
+        Raises InvalidValueError for a snapshot of another task or scenario; nothing is changed then.
+        """
+        kept = (snapshot["task_id"], snapshot["scenario"])
+        if kept != (self.task.id, self.scenario):
+            raise InvalidValueError("snapshot", kept, f"a snapshot of {(self.task.id, self.scenario)}")
+        if self._fleet is None or self._seed != snapshot["seed"]:
+            self.reset(snapshot["seed"])
+        self._started().restore(snapshot["fleet"])
+        self._tally = replace(snapshot["tally"])
+        self._cumulative_reward = snapshot["cumulative_reward"]
+        self._last_action = snapshot["last_action"]
+
+    # --- parts ---------------------------------------------------------------------------------------------
+
+    def _started(self) -> SteppedFleet:
+        if self._fleet is None:
+            raise EpisodeNotStartedError("This episode has not been reset.", "Call reset() first.")
+        return self._fleet
+
+    def _observe(
+        self, fleet: SteppedFleet, count: list[int], terms: AutoscalingTerms, reward: float | None
+    ) -> AutoscalingObservation:
+        tally, last = self._tally, count[_NOW] - 1
+        shown = self._source[last]
+        seen = fleet.measured(shown)
+        return construct(
+            AutoscalingObservation,
+            self._fixed
+            | {
+                "latency": seen[0],
+                "cpu": seen[1],
+                "error_rate": seen[2],
+                "traffic": seen[3],
+                "step_count": tally.steps,
+                "remaining_steps": AUTOSCALING_STEPS - tally.steps,
+                "healthy_steps": tally.healthy,
+                "healthy_ratio": tally.healthy_ratio,
+                "current_grader_score": tally.score(),
+                "last_action": self._last_action,
+                "available_actions": _available(count),
+                "reward_breakdown": construct(RewardBreakdown, terms._asdict()),
+                "replicas_ready": count[_READY],
+                "replicas_pending": count[_PENDING],
+                "replicas_draining": count[_DRAINING],
+                "replicas_warming": count[_WARMING],
+                "replicas_target": count[_TARGET],
+                "update_in_progress": count[_OLD] > 0,
+                "queue_depth": int(seen[_QUEUE_SEEN]),
+                "arrival_rate_rps": seen[5],
+                "concurrency": seen[6],
+                "concurrency_6s": seen[7],
+                "cpu_steady": seen[8],
+                "kv_occupancy": seen[9],
+                "metrics_age_s": (last - shown) * INTERVAL_S,
+                "metrics_missing": shown == self._source[last - 1],
+                "done": self.done,
+                "reward": reward,
+                "metadata": {},
+            },
+        )
+
+
+_ALL, _ONLY_UP, _ONLY_DOWN, _NONE = MOVES, MOVES[1:], MOVES[:2], MOVES[1:2]
+
+
+def _available(count: list[int]) -> tuple[Move, ...]:
+    """Moves that would change the target."""
+    if count[_PAUSED]:
+        return _NONE
+    if count[_TARGET] <= MIN_REPLICAS:
+        return _ONLY_UP
+    return _ONLY_DOWN if count[_TARGET] >= MAX_REPLICAS else _ALL
+
+
+def parse_action(action: Any, where: str = "action") -> AutoscalingAction:
+    """Validate a mapping. Raises InvalidValueError that names the first bad field, after ``where``."""
+    try:
+        return AutoscalingAction.model_validate(action)
+    except ValidationError as error:
+        raise invalid_value(where, error) from None
+
+
+def make_env(
+    task_id: str,
+    seed: int = 42,
+    config: AutoscalingConfig | Mapping[str, Any] | None = None,
+    trace_path: str | Path = DEFAULT_PACK_PATH,
+    fleet: Callable[[FleetSimulator, Plan], SteppedFleet] = Fleet,
+) -> AutoscalingEnv:
+    """An environment (the registry's factory). Call ``reset()`` next.
+
+    Raises:
+        UnknownNameError: no such task.
+        InvalidValueError: a bad seed or config.
+        TracePackError: the pack cannot be read.
+    """
+    get_autoscaling_task(task_id)
+    if config is not None and not isinstance(config, AutoscalingConfig):
+        try:
+            config = AutoscalingConfig.model_validate(config)
+        except ValidationError as error:
+            raise invalid_value("config", error) from None
+    scenario = None if config is None else config.scenario
+    return AutoscalingEnv(fleet_simulator(task_id, scenario, trace_path), task_id, seed, scenario, fleet)
+
+
+def describe() -> dict[str, Any]:
+    """This environment's part of GET /info: traffic, faults, lines, objectives and provenance of physics."""
+    simulator = fleet_simulator(next(iter(TASKS)))
+    tasks = {task_id: get_autoscaling_task(task_id) for task_id in TASKS}
+    return {
+        "scenarios": list(SCENARIOS),
+        "interval_s": INTERVAL_S,
+        "warm_up_intervals": WARM_UP_INTERVALS,
+        "replicas": {"least": MIN_REPLICAS, "most": MAX_REPLICAS, **asdict(DEFAULT_REPLICA)},
+        "replica_capacity": {
+            "most_running": simulator.table.limit,
+            "peak_rps": simulator.table.peak_rps,
+            "usd_per_hour": simulator.usd_per_replica_second * 3600.0,
+        },
+        "objectives": {
+            "ttft_p95_ms": TTFT_SLO_MS,
+            "tpot_ms": TPOT_SLO_MS,
+            "error_share": ERROR_BUDGET,
+            "healthy_cpu": HEALTHY_CPU,
+            "cpu_band": list(CPU_BAND),
+            "timeout_s": TIMEOUT_S,
+        },
+        "score_weights": dict(WEIGHTS),
+        "pass_lines": {
+            task_id: {"score": task.pass_score, "healthy_ratio": task.pass_healthy_ratio}
+            for task_id, task in tasks.items()
+        },
+        "workloads": {task_id: asdict(task.fleet) for task_id, task in tasks.items()},
+        "trace_pack": asdict(simulator.metadata),
+    }

@@ -1,0 +1,163 @@
+"""Grader of InferenceGym/Autoscaling-v0: deterministic, stateless, trusting only what it replays.
+
+The score is that of :mod:`env.autoscaling_score` over the intervals played, times the share of the episode
+that was played. Passed: the whole episode was played and survived, with score and healthy ratio on or above
+the task's lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from env.autoscaling import make_env, parse_action
+from env.autoscaling_score import WEIGHTS, Tally
+from env.autoscaling_tasks import AutoscalingTask, get_autoscaling_task
+from env.checks import invalid_value
+from env.protocols import GradeResult
+from grader.log_entries import check_length, log_part
+from inferencegym.autoscaling_models import AUTOSCALING_STEPS, MAX_REPLICAS, RATIO_MAX
+from inferencegym.models import Real, Whole
+from simulator.autoscaling_fleet import ERROR_BUDGET, OUTAGE_SHARE
+from simulator.autoscaling_plan import HEALTHY_CPU
+
+__all__ = ["GRADER", "AutoscalingGrader"]
+
+
+class _LoggedMetrics(BaseModel):
+    """The metrics that a grade uses, with their bounds."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+    latency: Real = Field(ge=0.0, le=RATIO_MAX)
+    cpu: Real = Field(ge=0.0, le=RATIO_MAX)
+    error_rate: Real = Field(ge=0.0, le=RATIO_MAX)
+    replicas_ready: Whole = Field(ge=0, le=4 * MAX_REPLICAS)
+    replica_seconds: Real = Field(ge=0.0, le=1e6)
+    cheapest_replica_seconds: Real = Field(gt=0.0, le=1e6)
+    target_change: Whole = Field(ge=-MAX_REPLICAS, le=MAX_REPLICAS)
+    reversal: bool = Field(strict=True)
+
+
+class AutoscalingGrader:
+    """Scores episodes of the three autoscaling tasks in [0, 1]."""
+
+    def grade_log(
+        self, task_id: str, log: Sequence[Mapping[str, Any]], *, verified: bool = False
+    ) -> GradeResult:
+        """Grade /step replies, or their ``{action, reward, metrics}``.
+
+        Raises:
+            UnknownNameError: no such task.
+            InvalidValueError: an entry is malformed (named by index and field), or there are more entries
+                than an episode has steps.
+        """
+        task = get_autoscaling_task(task_id)
+        check_length("episode_log", log, AUTOSCALING_STEPS)
+        course = _Course()
+        for index, entry in enumerate(log):
+            where = f"episode_log[{index}]"
+            try:
+                metrics = _LoggedMetrics.model_validate(log_part(where, entry, "metrics"))
+            except ValidationError as error:
+                raise invalid_value(f"{where}.metrics", error) from None
+            course.add(metrics)
+        return course.grade(task, verified)
+
+    def grade_replay(
+        self,
+        task_id: str,
+        seed: int,
+        actions: Sequence[Mapping[str, Any]],
+        config: Mapping[str, Any] | None = None,
+    ) -> GradeResult:
+        """Play (task, seed, actions) again and grade what happened: the result is ``verified``.
+
+        Raises as ``grade_log``, and for a bad seed or config.
+        """
+        task = get_autoscaling_task(task_id)
+        check_length("actions", actions, AUTOSCALING_STEPS)
+        parsed = [parse_action(action, f"actions[{index}]") for index, action in enumerate(actions)]
+        env = make_env(task_id, seed, config)
+        env.reset()
+        course = _Course()
+        for action in parsed:
+            course.add(_LoggedMetrics.model_validate(env.step(action)[3]["metrics"]))
+        return course.grade(task, verified=True)
+
+
+class _Course:
+    """What is summed up over the steps of a log."""
+
+    def __init__(self) -> None:
+        self._tally = Tally()
+        self._violations = 0
+
+    def add(self, metrics: _LoggedMetrics) -> None:
+        """Count a step. Whether it was healthy, or an outage, follows from its ratios."""
+        within = metrics.latency <= 1.0 and metrics.error_rate <= 1.0
+        self._violations += not within
+        # A log's number is rounded once more than the simulator's: half of all requests is half.
+        down = metrics.error_rate >= OUTAGE_SHARE / ERROR_BUDGET * (1.0 - 1e-12)
+        self._tally.add(
+            {
+                **dict(metrics),
+                "healthy": within and metrics.cpu <= HEALTHY_CPU,
+                "outage": down or metrics.replicas_ready == 0,
+            }
+        )
+
+    def grade(self, task: AutoscalingTask, verified: bool) -> GradeResult:
+        """The grade of the steps so far."""
+        tally = self._tally
+        completed = tally.steps / AUTOSCALING_STEPS
+        score = completed * tally.score()
+        passed = (
+            completed == 1.0
+            and tally.survived
+            and score >= task.pass_score
+            and tally.healthy_ratio >= task.pass_healthy_ratio
+        )
+        breakdown = {**tally.parts(), "completed": completed}
+        figures = {
+            "passed": float(passed),
+            "healthy_ratio": tally.healthy_ratio,
+            "slo_violations": float(self._violations),
+            "replica_hours": tally.paid_s / 3600.0,
+            "cheapest_replica_hours": tally.cheapest_s / 3600.0,
+            "flips": float(tally.flips),
+        }
+        feedback = _feedback(task, score, passed, tally.healthy_ratio, breakdown)
+        return GradeResult(score, breakdown, feedback, verified, tally.steps, figures, passed)
+
+
+GRADER = AutoscalingGrader()
+"""The registry's grader: stateless, shared."""
+
+_ADVICE = {
+    "survival": "bring capacity back at once when most requests fail; one replica more than needed is cheap",
+    "health": "order replicas earlier: they take up to five minutes to start",
+    "slo_closeness": "stay within the cpu band of 0.6 to 0.9, and let no queue build up",
+    "efficiency": "give replicas back when traffic has fallen; pending and draining ones are paid for too",
+    "discipline": "do not turn round within five minutes of a change",
+}
+
+
+def _feedback(
+    task: AutoscalingTask, score: float, passed: bool, healthy_ratio: float, breakdown: Mapping[str, float]
+) -> str:
+    """Verdict, the part that costs most, and a hint for it."""
+    weakest = max(WEIGHTS, key=lambda name: WEIGHTS[name] * (1.0 - breakdown[name]))
+    verdict = "Passed" if passed else "Not passed"
+    text = (
+        f"{verdict}: score {score:.3f} (line {task.pass_score:.2f}), healthy ratio "
+        f"{healthy_ratio:.2f} (line {task.pass_healthy_ratio:.2f})"
+        f"{'' if breakdown['survival'] == 1.0 else ', and the service was down for two minutes'}. "
+    )
+    if breakdown["completed"] < 1.0:
+        text += f"Only {breakdown['completed']:.0%} of the episode was played; the score is scaled by it. "
+    if WEIGHTS[weakest] * (1.0 - breakdown[weakest]) < 0.005:
+        return text + "Nothing of note is left to gain."
+    return text + f"Most is lost on {weakest} ({breakdown[weakest]:.2f}): {_ADVICE[weakest]}."

@@ -1,0 +1,61 @@
+"""InferenceGym/Autoscaling-v0 as a vector environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from gymnasium.vector import AutoresetMode
+
+from env.autoscaling import FLAG_METRICS, WHOLE_METRICS, make_env
+from env.autoscaling_batch import OBSERVATION_COLUMNS, TERM_COLUMNS, AutoscalingBatch
+from inferencegym.gym.codecs.autoscaling import CODEC
+from inferencegym.gym.vector import BatchVectorEnv
+from inferencegym.gym.vector_info import InfoColumns
+from simulator.autoscaling_state import RESULT
+
+__all__ = ["AutoscalingVectorEnv"]
+
+_INFO = InfoColumns(
+    floats={name: RESULT[name] for name in RESULT if name not in {*WHOLE_METRICS, *FLAG_METRICS}},
+    whole={name: RESULT[name] for name in WHOLE_METRICS},
+    flags={name: RESULT[name] for name in FLAG_METRICS},
+    terms=TERM_COLUMNS,
+)
+
+
+class AutoscalingVectorEnv(BatchVectorEnv):
+    """N autoscaling episodes at once; see :class:`inferencegym.gym.autoscaling_env.AutoscalingGymEnv` for
+    spaces and rewards. Moves that would have no effect may be chosen; there are no masks here.
+
+    Args:
+        num_envs: episodes side by side.
+        task_id: "balanced", "high_traffic" or "failure_heavy".
+        config: ``{"scenario": …}``.
+        action_mode, autoreset_mode, threads, render_mode: see :class:`BatchVectorEnv`.
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        task_id: str = "balanced",
+        action_mode: str = "flat",
+        config: Mapping[str, Any] | None = None,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
+        threads: int | None = None,
+        render_mode: None = None,
+    ) -> None:
+        env = make_env(task_id, config=config)
+        super().__init__(
+            partial(AutoscalingBatch, env),
+            env.task,
+            CODEC,
+            OBSERVATION_COLUMNS,
+            _INFO,
+            num_envs,
+            action_mode,
+            autoreset_mode,
+            threads,
+            render_mode,
+        )
