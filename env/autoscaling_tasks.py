@@ -127,7 +127,7 @@ _SCENARIO_TEXTS: dict[Scenario, tuple[str, str]] = {
     ),
     "rolling_update": (
         "Rolling Update",
-        """A new version is rolled out with a surge of 100 %. Who takes the surge for the fleet doubles it.""",
+        """A new version is rolled out with a surge of 100 %. Who counts the surge as fleet doubles it.""",
     ),
     "autoscaler_disabled": (
         "Disabled Autoscaler",

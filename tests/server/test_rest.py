@@ -91,7 +91,8 @@ async def test_three_ways_to_grade_give_one_score(client: httpx.AsyncClient, mou
         await client.post(f"{mount}/grader", json={"task_id": task, "seed": 5, "actions": actions})
     ).json()
     by_log = (await client.post(f"{mount}/grader", json={"task_id": task, "episode_log": log})).json()
-    assert set(by_session) == {"task_id", "score", "breakdown", "feedback", "verified", "steps", "figures"}
+    names = {"task_id", "score", "breakdown", "feedback", "verified", "steps", "figures", "passed"}
+    assert set(by_session) == names
     assert by_session == by_replay
     assert (by_session["verified"], by_log["verified"]) == (True, False)
     assert by_log["score"] == by_session["score"]
