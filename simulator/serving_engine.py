@@ -190,6 +190,11 @@ class ServingEngine:
         arrived, served, dropped = (self._ints[index] for index in kernel.COUNTERS)
         return arrived, served, dropped
 
+    @property
+    def last_ttft_s(self) -> list[float]:
+        """TTFT of the requests whose first token came in the last second, s."""
+        return list(self._ttft[: int(self._out[kernel.OUT_FIRST_TOKENS])])
+
     def snapshot(self) -> dict[str, Any]:
         """Copy of everything that changes as time goes on."""
         state = {name: copy(getattr(self, name)) for name in _MUTABLE}

@@ -1,0 +1,204 @@
+"""How far the fast simulator is from the reference: both under the same traffic, at the same share of capacity.
+
+:data:`SETTINGS` are constant settings over traffic like that of the tasks; ``python -m simulator.fidelity_report``
+runs them at every load and prints the errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from simulator.iteration_time import IterationTimes
+from simulator.reference import ReferenceEngine, iteration_times
+from simulator.serving_engine import EngineModel, Knobs, ServingEngine
+from simulator.trace_table import TraceTable
+from simulator.workload import EpisodeTraffic, WorkloadGenerator
+from simulator.workload_config import WorkloadConfig, get_workload
+
+__all__ = [
+    "BARS",
+    "BELOW_SATURATION",
+    "LOADS",
+    "SETTINGS",
+    "Figures",
+    "Point",
+    "Setting",
+    "capacity_rps",
+    "compare",
+    "fast_times",
+    "measure",
+    "run_setting",
+]
+
+LOADS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.1, 1.3, 1.5)
+"""Arrivals as a share of what the reference can serve."""
+
+BELOW_SATURATION = 0.9
+"""Largest load at which errors are held against the bars."""
+
+BARS = {"ttft_p50_ms": 0.15, "ttft_p99_ms": 0.30, "tpot_ms": 0.15, "tokens_per_s": 0.15}
+"""Largest relative error below saturation that asks for no improvement."""
+
+WARM_UP_S = 60
+_SHORTEST_S, _LONGEST_S = 240, 1800
+_REQUESTS = 2000
+"""Requests that a run waits for, within those bounds: a p99 then rests on twenty."""
+
+_OVERLOAD = 4.0
+"""Arrivals in the measurement of capacity, as a multiple of a first guess of it."""
+
+EngineMaker = Callable[[EngineModel, EpisodeTraffic], ServingEngine]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the comparison: traffic and a constant action."""
+
+    name: str
+    workload: WorkloadConfig
+    knobs: Knobs
+
+    def at(self, rate_rps: float) -> WorkloadConfig:
+        """The traffic at another rate."""
+        return self.workload.model_copy(
+            update={"arrivals": self.workload.arrivals.model_copy(update={"rate_rps": rate_rps})}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What an engine yields over a run, the warm-up left out."""
+
+    ttft_p50_ms: float
+    ttft_p99_ms: float
+    tpot_ms: float
+    tokens_per_s: float
+    kv_occupancy: float
+    """Mean share of the pool that is held."""
+    evictions_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Both simulators at one load."""
+
+    setting: str
+    load: float
+    rate_rps: float
+    fast: Figures
+    reference: Figures
+
+    def error(self, name: str) -> float:
+        """Relative error of the fast simulator; of occupancy the difference, since it may be near 0."""
+        fast, reference = getattr(self.fast, name), getattr(self.reference, name)
+        return fast - reference if name == "kv_occupancy" else fast / reference - 1.0
+
+
+def _plain(prompts: tuple[int, int], outputs: tuple[int, int]) -> WorkloadConfig:
+    """One class, uniform lengths."""
+    return WorkloadConfig.model_validate(
+        {
+            "arrivals": {"rate_rps": 1.0},
+            "prompts": {"low": prompts[0], "high": prompts[1]},
+            "outputs": {"low": outputs[0], "high": outputs[1]},
+            "base_acceptance_rate": 0.80,
+            "ttft_slo_ms": (500.0, None, None),
+        }
+    )
+
+
+def _task(task_id: str) -> WorkloadConfig:
+    """A task's lengths and classes, one replica, no bursts."""
+    config = get_workload(task_id)
+    steady = config.arrivals.model_copy(update={"burst_s": 0})
+    return config.model_copy(update={"arrivals": steady, "replicas": 1})
+
+
+_CHAT = _plain((128, 384), (200, 400))
+
+SETTINGS = (
+    Setting("chat, batch 200", _CHAT, Knobs(batch_size=200)),
+    Setting("chat, batch 32", _CHAT, Knobs(batch_size=32)),
+    Setting("short prompts (task 1), batch 230", _task("task1"), Knobs(batch_size=230)),
+    Setting("mixed prompts (task 2), batch 128", _task("task2"), Knobs(0.8, batch_size=128)),
+    Setting("mixed prompts, 2 drafts, batch 64", _task("task2"), Knobs(0.8, 2, batch_size=64)),
+    Setting("chat, INT8, batch 200", _CHAT, Knobs(0.9, batch_size=200, quant_tier=1)),
+    Setting("chat, INT4, batch 48", _CHAT, Knobs(0.9, batch_size=48, quant_tier=2)),
+    Setting("documents (task 3), batch 128", _task("task3"), Knobs(0.9, batch_size=128)),
+    Setting("documents, disaggregated", _task("task3"), Knobs(0.9, batch_size=128, prefill_disagg=True)),
+    Setting("chat, disaggregated, batch 200", _CHAT, Knobs(batch_size=200, prefill_disagg=True)),
+    Setting("chat, tight KV, batch 200", _CHAT, Knobs(0.3, batch_size=200)),
+)
+
+
+def fast_times(table: TraceTable) -> IterationTimes:
+    """The fast simulator's own step and prefill times: with them the reference differs by its scheduler."""
+    return IterationTimes(table, one_pass=False, staircase=False)
+
+
+def measure(
+    make: EngineMaker, table: TraceTable, workload: WorkloadConfig, knobs: Knobs, seconds: int, seed: int = 0
+) -> Figures:
+    """Run an engine for ``WARM_UP_S + seconds`` of its own drawn traffic and average the latter."""
+    traffic = WorkloadGenerator(workload, WARM_UP_S + seconds - 1).episode(np.random.default_rng(seed))
+    engine = make(EngineModel(table, workload), traffic)
+    ttft_s: list[float] = []
+    tokens = token_ms = occupancy = 0.0
+    evictions = 0
+    for second in range(WARM_UP_S + seconds):
+        result = engine.serve(knobs)
+        if second < WARM_UP_S:
+            continue
+        ttft_s += engine.last_ttft_s
+        tokens += result.tokens_per_s
+        token_ms += result.tokens_per_s * result.tpot_ms
+        occupancy += result.kv_occupancy
+        evictions += result.evictions
+    p50, p99 = 1000.0 * np.percentile(ttft_s, [50, 99])
+    return Figures(
+        ttft_p50_ms=float(p50),
+        ttft_p99_ms=float(p99),
+        tpot_ms=token_ms / tokens,
+        tokens_per_s=tokens / seconds,
+        kv_occupancy=occupancy / seconds,
+        evictions_per_s=evictions / seconds,
+    )
+
+
+def capacity_rps(table: TraceTable, setting: Setting, seconds: int = 240) -> float:
+    """Requests/s that the reference serves when it never lacks any."""
+    guess = 8.0
+    for _ in range(2):
+        overloaded = setting.at(_OVERLOAD * guess)
+        tokens = measure(ReferenceEngine, table, overloaded, setting.knobs, seconds).tokens_per_s
+        guess = tokens / _mean_output(overloaded)
+    return guess
+
+
+def compare(table: TraceTable, setting: Setting, load: float, capacity: float, seed: int = 0) -> Point:
+    """Both simulators under the same requests."""
+    rate = load * capacity
+    seconds = int(min(max(_REQUESTS / rate, _SHORTEST_S), _LONGEST_S))
+    workload = setting.at(rate)
+    fast, reference = (
+        measure(make, table, workload, setting.knobs, seconds, seed)
+        for make in (ServingEngine, ReferenceEngine)
+    )
+    return Point(setting.name, load, rate, fast, reference)
+
+
+def run_setting(table: TraceTable, setting: Setting, loads: Iterable[float] = LOADS) -> list[Point]:
+    """A setting at every load."""
+    iteration_times(table)
+    capacity = capacity_rps(table, setting)
+    return [compare(table, setting, load, capacity) for load in loads]
+
+
+def _mean_output(workload: WorkloadConfig) -> float:
+    return WorkloadGenerator(workload, 1).episode(np.random.default_rng(0)).output_mean_tokens
+
+
+METRICS = tuple(field.name for field in fields(Figures))
