@@ -19,7 +19,7 @@ DEMO_STAMP := $(VENV)/.installed-demo
 TRACES_STAMP := $(VENV)/.installed-traces
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev serve test lint format bench demo traces test-demo test-traces test-image lock clean
+.PHONY: help install dev serve test lint format bench demo fidelity traces test-demo test-traces test-image lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -66,6 +66,9 @@ format: $(DEV_STAMP) ## Format the code and fix what ruff can fix
 bench: $(DEV_STAMP) ## Measure steps per second, start-up time and memory
 	$(PY) -m server.bench
 	$(PY) -m inferencegym.gym.benchmark
+
+fidelity: $(DEMO_STAMP) ## Errors of the pack and of the fast simulator, into ENVIRONMENT.md and docs/
+	$(PY) -m simulator.fidelity_report
 
 traces: $(TRACES_STAMP) ## Rebuild the measured trace pack
 	$(PY) -m simulator.data.build_traces
