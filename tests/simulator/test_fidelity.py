@@ -74,8 +74,8 @@ def test_errors_are_relative_and_the_worst_is_the_one_of_largest_size():
 
 def test_speed_is_measured_not_asserted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     """The command prints a line a simulator and setting; how fast they are is for the reader."""
-    monkeypatch.setattr("simulator.fidelity_report._SPEED_S", 1)
-    monkeypatch.setattr("simulator.fidelity_report._SPEED_AT", ((SUBSET, 0.5),))
+    monkeypatch.setattr("simulator.fidelity_report._SPEED_S", 4)
+    monkeypatch.setattr("simulator.fidelity_report._SPEED_AT", ((SUBSET, 4.0),))
     assert main(["--speed"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
