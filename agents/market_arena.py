@@ -13,7 +13,7 @@ from agents import market_policies
 from env import market_reward
 from simulator.compiled import compiled
 from simulator.market_config import MarketSetup
-from simulator.market_kernel import COUNTS, DEAD, HOUR_COUNTS, WAITING
+from simulator.market_kernel import BUSY, COUNTS, DEAD, HOUR_COUNTS, OPENING_HOURS, PRICE, WAITING
 from simulator.market_vector import HOUR, Markets, MarketTables, open_market, play_hour
 
 __all__ = ["CONSTANT", "GAINS", "RULE", "MarketArena", "Outcomes"]
@@ -40,7 +40,7 @@ class MarketArena:
 
     Args:
         setup: the market.
-        hours: length of the episodes, without the opening hour.
+        hours: length of the episodes, without the opening hours.
         threads: that play episodes; machine code runs in them side by side.
     """
 
@@ -52,7 +52,7 @@ class MarketArena:
         self._prices = np.asarray([setup.opening_price, setup.min_price, setup.max_price], dtype=np.int64)
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads)
-        self._markets = [Markets.empty(1, setup.gpus, hours + 1) for _ in range(threads)]
+        self._markets = [Markets.empty(1, setup.gpus, OPENING_HOURS + hours) for _ in range(threads)]
 
     def play(self, kind: int, parameters: Any, seeds: Sequence[int]) -> Outcomes:
         """Let every policy play every seed.
@@ -95,9 +95,9 @@ class MarketArena:
 def _propose(kind: int, parameters: Any, counts: Any, gpus: int, low: int, high: int) -> int:
     """The next price."""
     if kind == RULE:
-        return rule_price(counts[6], counts[1], counts[WAITING], gpus, low, high)
+        return rule_price(counts[PRICE], counts[BUSY], counts[WAITING], gpus, low, high)
     if kind == GAINS:
-        return gain_price(parameters, counts[6], counts[1], counts[WAITING], gpus, low, high)
+        return gain_price(parameters, counts[PRICE], counts[BUSY], counts[WAITING], gpus, low, high)
     return min(max(parameters[0], low), high)
 
 
@@ -120,9 +120,8 @@ def _play_rows(
     for row in range(low, high):
         mine = parameters[row // len(seeds)]
         counts = markets.counts[0]
-        open_market(tables, markets, 0, seeds[row % len(seeds)])
-        play_hour(tables, markets, 0, prices[0])
-        while markets.clock[0, HOUR] <= hours and counts[DEAD] == 0:
+        open_market(tables, markets, 0, seeds[row % len(seeds)], prices[0])
+        while markets.clock[0, HOUR] < OPENING_HOURS + hours and counts[DEAD] == 0:
             price = propose(kind, mine, counts, tables.constants[0], prices[1], prices[2])
             play_hour(tables, markets, 0, price)
             reward[row] += weigh_hour(goal, counts, terms)
@@ -130,7 +129,7 @@ def _play_rows(
                 totals[row, index] += counts[index]
             totals[row, WAITING] += counts[WAITING]
         totals[row, DEAD] = counts[DEAD]
-        played[row] = markets.clock[0, HOUR] - 1
+        played[row] = markets.clock[0, HOUR] - OPENING_HOURS
 
 
 rule_price = compiled(market_policies.rule_price)

@@ -17,7 +17,7 @@ from agents.compare import Mean
 from agents.market_policies import PARAMETER_NAMES, PriceParameters, parameter_bounds
 from inferencegym.errors import InferenceGymError, InvalidValueError
 from inferencegym.market_models import EPISODE_HOURS
-from simulator.market_config import MarketSetup
+from simulator.market_config import MarketFiles, MarketSetup
 from simulator.market_kernel import DEAD, SCALE
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "TRAINING_SEEDS_FROM",
     "HeldOut",
     "TrainingSettings",
+    "best_constants",
     "document",
     "evolve",
     "held_out",
@@ -39,6 +40,8 @@ MIN_TRAINING_SEEDS = 12
 ELITE = 2
 TOURNAMENT = 3
 MUTATION_PERCENT = 30
+SWEEP_STEP, SWEEP_PRICES = 10_000, 120
+"""Constant prices are tried a cent apart, or so that there are about 120 of them."""
 STEP_SHARES = (3, 10, 30)
 """A mutation moves by up to one in this many of the range: wide, usual, fine."""
 
@@ -201,15 +204,45 @@ def held_out(
 
 
 def document(
-    setup: MarketSetup, settings: TrainingSettings, parameters: PriceParameters, fitness: int
+    setup: MarketSetup,
+    settings: TrainingSettings,
+    parameters: PriceParameters,
+    fitness: int,
+    report: Sequence[HeldOut] = (),
 ) -> dict[str, Any]:
-    """Parameters with their provenance, ready for JSON."""
+    """Parameters with their provenance and their report, ready for JSON."""
+    words = [f"inferencegym market train-ga --scenario {setup.scenario}"]
+    words += [f"--generations {settings.generations}", f"--population-size {settings.population}"]
+    words += [f"--seeds {settings.seeds}", f"--search-seed {settings.search_seed}"]
     return {
+        "made_by": " ".join(words),
         "scenario": setup.scenario,
         "parameters": parameters.natural(),
         "parameter_hash": parameters.hash(),
         "config_hash": setup.config_hash(),
         "settings": asdict(settings),
         "training_seeds": [settings.training_seeds[0], settings.training_seeds[-1]],
-        "fitness": fitness / SCALE,
+        "training_fitness": fitness / SCALE,
+        "held_out_seeds": [HELD_OUT_SEEDS[0], HELD_OUT_SEEDS[-1]],
+        "held_out": [asdict(row) for row in report],
+    }
+
+
+def best_constants(files: MarketFiles, threads: int = 1) -> dict[str, Any]:
+    """The constant price of each scenario that is rewarded most on the training seeds, ready for JSON."""
+    from agents.market_arena import CONSTANT
+
+    settings, prices = TrainingSettings(), dict[str, float]()
+    for name in files.scenarios:
+        setup = files.setup(name)
+        step = max(SWEEP_STEP, (setup.max_price - setup.min_price) // SWEEP_PRICES)
+        tried = list(range(setup.min_price, setup.max_price + 1, step))
+        arena = make_arena(setup, settings.hours, threads)
+        rows = [(price, *[0] * (len(PARAMETER_NAMES) - 1)) for price in tried]
+        sums = arena.play(CONSTANT, rows, settings.training_seeds).reward.sum(axis=1)
+        prices[name] = tried[int(sums.argmax())] / SCALE
+    return {
+        "made_by": "inferencegym market sweep",
+        "training_seeds": [settings.training_seeds[0], settings.training_seeds[-1]],
+        "prices": prices,
     }

@@ -21,7 +21,7 @@ from inferencegym.market_models import MarketConfig, MarketObservation, PriceAct
 from inferencegym.models import construct
 from simulator.market_config import MarketSetup, load_market, micro
 from simulator.market_engine import Demand, HourCounts, MarketEngine, fluid_revenue
-from simulator.market_kernel import DEATH_SILENCE, HOURS_PER_DAY, SCALE
+from simulator.market_kernel import DEATH_SILENCE, HOURS_PER_DAY, OPENING_HOURS, SCALE
 
 __all__ = ["COUNT_METRICS", "MarketEnv", "describe", "make_env", "market_of", "parse_price"]
 
@@ -64,7 +64,7 @@ class MarketEnv:
 
     **Rewards.** In [-1, 1]; see :mod:`env.market_reward`. ``info["reward_terms"]`` holds the signed parts.
 
-    **Starting state.** One hour at the scenario's opening price by a provider that was empty.
+    **Starting state.** A day at the scenario's opening price, begun by a provider that was empty.
 
     **Episode end.** Truncated after 200 hours. Terminated when the market dies: when so many hours in a row
     brought nobody that 16 customers would have been expected at a fair price.
@@ -102,10 +102,12 @@ class MarketEnv:
         """Start over with ``seed`` (``None``: the current one) and return the first observation."""
         if seed is not None:
             self._seed = checked_seed(seed)
-        demand = Demand(self.setup, np.random.PCG64(self._seed), self.task.episode_length + 1)
+        demand = Demand(self.setup, np.random.PCG64(self._seed), OPENING_HOURS + self.task.episode_length)
         self._engine = MarketEngine(self.setup, demand)
-        self._fluid_revenue = fluid_revenue(self.setup, demand.rates[1:], demand.willing[1:]) / SCALE
-        self._last = self._engine.trade(self.setup.opening_price)
+        self._fluid_revenue = (
+            fluid_revenue(self.setup, demand.rates[OPENING_HOURS:], demand.willing[OPENING_HOURS:]) / SCALE
+        )
+        self._last = self._engine.open()
         self._step_count = 0
         self._cumulative_reward = 0
         return self._observe()
@@ -139,7 +141,10 @@ class MarketEnv:
             "saturated": saturated,
             "terminated": bool(counts.dead),
             "metrics": self._metrics(counts),
-            "workload": {"hour_of_day": self._step_count % HOURS_PER_DAY, "scenario": self.setup.scenario},
+            "workload": {
+                "hour_of_day": (self._step_count - 1) % HOURS_PER_DAY,
+                "scenario": self.setup.scenario,
+            },
             "masked_actions": [],
             "reward_terms": {name: term / SCALE for name, term in zip(TERMS, self._terms, strict=True)},
         }
@@ -244,7 +249,7 @@ class MarketEnv:
                 "interrupted_gpus": counts.interrupted_gpus,
                 "zero_streak": counts.zero_streak,
                 "death_risk": counts.silence / DEATH_SILENCE,
-                "hour_of_day": (self._step_count + 1) % HOURS_PER_DAY,
+                "hour_of_day": self._step_count % HOURS_PER_DAY,
                 "timestep": self._step_count,
                 "gpus": self.setup.gpus,
                 "min_price": low,

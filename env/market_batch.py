@@ -26,6 +26,7 @@ from simulator.market_kernel import (
     HOURS_PER_DAY,
     INTERRUPTED_GPUS,
     JOINED,
+    OPENING_HOURS,
     PRICE,
     REVENUE,
     SCALE,
@@ -74,7 +75,7 @@ class MarketBatch:
     def __init__(self, setup: MarketSetup, count: int) -> None:
         self.setup = setup
         self._tables = MarketTables.of(setup)
-        self._markets = Markets.empty(count, setup.gpus, EPISODE_HOURS + 1)
+        self._markets = Markets.empty(count, setup.gpus, OPENING_HOURS + EPISODE_HOURS)
         self._goal = np.asarray(goal_of(setup), dtype=np.int64)
         self._prices = np.asarray([setup.opening_price, setup.min_price, setup.max_price], dtype=np.int64)
         self._terms = np.zeros((count, len(TERMS)), dtype=np.int64)
@@ -86,8 +87,8 @@ class MarketBatch:
 
     @property
     def steps(self) -> npt.NDArray[np.int64]:
-        """(N,): hours played in each episode; -1 before the first start."""
-        return self._markets.clock[:, HOUR] - 1
+        """(N,): hours played in each episode; below 0 before the first start."""
+        return self._markets.clock[:, HOUR] - OPENING_HOURS
 
     @property
     def terminated(self) -> BoolArray:
@@ -117,7 +118,7 @@ class MarketBatch:
 
         spread(start, len(rows))
         for row in rows:
-            rates, willing = self._markets.plan[row, :, 1:].tolist()
+            rates, willing = self._markets.plan[row, :, OPENING_HOURS:].tolist()
             self.results[row, _FLUID] = fluid_revenue(self.setup, rates, willing) / SCALE
 
     def advance(self, low: int, high: int, knobs: FloatArray, stepped: BoolArray) -> None:
@@ -149,7 +150,7 @@ class MarketBatch:
 
 def _observe(markets: Any, i: int, goal: Any, gpus: int, prices: Any, seen: Any) -> None:
     """Write row ``i`` of the observations. Quotients are those of whole numbers, as in the single one."""
-    counts, step = markets.counts[i], markets.clock[i, HOUR] - 1
+    counts, step = markets.counts[i], markets.clock[i, HOUR] - OPENING_HOURS
     price, low, high = counts[PRICE] / SCALE, prices[1] / SCALE, prices[2] / SCALE
     seen[0] = (price - low) / (high - low)
     seen[1] = counts[WAITING]
@@ -159,7 +160,7 @@ def _observe(markets: Any, i: int, goal: Any, gpus: int, prices: Any, seen: Any)
     seen[5] = counts[INTERRUPTED_GPUS]
     seen[6] = counts[STREAK]
     seen[7] = counts[SILENCE] / DEATH_SILENCE
-    seen[8] = (step + 1) % HOURS_PER_DAY
+    seen[8] = step % HOURS_PER_DAY
     seen[9] = step
     seen[10] = price
 
@@ -169,8 +170,7 @@ def _restart_rows(
 ) -> None:
     for index in range(len(rows)):
         i = rows[index]
-        open_market(tables, markets, i, seeds[index])
-        play_hour(tables, markets, i, prices[0])
+        open_market(tables, markets, i, seeds[index], prices[0])
         observe(markets, i, goal, tables.constants[0], prices, observation[i])
         for column in range(observation.shape[1]):
             previous[i, column] = observation[i, column]

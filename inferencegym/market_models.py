@@ -84,7 +84,7 @@ class MarketObservation(BaseModel):
         ge=0, le=GPUS_MAX, description="GPUs whose jobs stopped because the price rose above their limit."
     )
     zero_streak: int = Field(
-        ge=0, le=EPISODE_HOURS + 1, description="Hours in a row in which nobody accepted the price."
+        ge=0, le=EPISODE_HOURS, description="Hours in a row in which nobody accepted the price."
     )
     death_risk: float = Field(
         ge=0.0, le=1.0, description="How near the streak is to the market's death, which comes at 1."

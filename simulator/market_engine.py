@@ -15,10 +15,12 @@ from simulator.market_kernel import (
     COUNTS,
     EPISODE_HOURS_MAX,
     MAX_RATE,
+    OPENING_HOURS,
     POISSON_WORDS,
     SCALE,
     SCHEDULE_WORDS,
     WORDS_PER_HOUR,
+    forget_silence,
     job_gpus,
     job_hours,
     job_limit,
@@ -73,7 +75,7 @@ class Demand:
         setup: the market. source: a bit generator, for example ``numpy.random.PCG64(seed)``; its raw 64-bit
         stream is used, which
             NumPy keeps the same for ever.
-        hours: length of the episode, the opening hour included.
+        hours: length of the episode, the opening hours included.
     """
 
     def __init__(self, setup: MarketSetup, source: np.random.BitGenerator, hours: int) -> None:
@@ -124,7 +126,7 @@ class Demand:
 
 
 class MarketEngine:
-    """One provider's market. ``trade`` plays the next hour.
+    """One provider's market. ``open`` first, then ``trade`` hour by hour.
 
     Args:
         setup: the market.
@@ -145,6 +147,13 @@ class MarketEngine:
     def over(self) -> bool:
         """No hour is left, or the market is dead."""
         return self.hour >= self.demand.hours or bool(self._counts[COUNTS.index("dead")])
+
+    def open(self) -> HourCounts:
+        """Play the opening hours at the opening price; returns the last."""
+        for _ in range(OPENING_HOURS):
+            self.trade(self.setup.opening_price)
+        forget_silence(self._counts)
+        return HourCounts._make(self._counts)
 
     def trade(self, price: int) -> HourCounts:
         """Play an hour at ``price`` (micro-USD per GPU-hour, within the bounds)."""

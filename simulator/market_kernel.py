@@ -25,6 +25,7 @@ __all__ = [
     "JOB_GPUS",
     "MAX_JOBS_PER_HOUR",
     "MAX_RATE",
+    "OPENING_HOURS",
     "PERIOD_HOURS_MIN",
     "POISSON_WORDS",
     "SCALE",
@@ -32,6 +33,7 @@ __all__ = [
     "SETUP",
     "WORDS_PER_HOUR",
     "exp_minus",
+    "forget_silence",
     "job_gpus",
     "job_hours",
     "job_limit",
@@ -63,6 +65,9 @@ PERIODS_MAX = EPISODE_HOURS_MAX // PERIOD_HOURS_MIN
 SCHEDULE_WORDS = EVENTS_MAX * PERIODS_MAX
 """One word for every period of every event."""
 HOURS_PER_DAY = 24
+OPENING_HOURS = HOURS_PER_DAY
+"""Hours at the opening price before an episode begins, so that it begins with a business and not with an
+empty house."""
 
 JOB_GPUS = (1, 2, 4, 8)
 """GPUs that a job can ask for."""
@@ -299,6 +304,13 @@ def listen(rate: int, counts: Any) -> None:
     if counts[SILENCE] >= DEATH_SILENCE:
         counts[SILENCE] = DEATH_SILENCE
         counts[DEAD] = 1
+
+
+def forget_silence(counts: Any) -> None:
+    """What the opening price drove away is not counted against who takes over."""
+    counts[STREAK] = 0
+    counts[SILENCE] = 0
+    counts[DEAD] = 0
 
 
 def start_jobs(

@@ -15,7 +15,7 @@ from inferencegym.market_models import LINE_CAPACITY
 from simulator import market_kernel as kernel
 from simulator.compiled import compiled
 from simulator.market_config import MarketSetup
-from simulator.market_kernel import COUNTS, SCHEDULE_WORDS, WORDS_PER_HOUR
+from simulator.market_kernel import COUNTS, OPENING_HOURS, SCHEDULE_WORDS, WORDS_PER_HOUR
 from simulator.vector_random import STATE_SIZE, next_word, seed_state
 
 __all__ = ["HOUR", "MarketTables", "Markets", "open_market", "play_hour"]
@@ -69,7 +69,7 @@ class Markets(NamedTuple):
     counts: IntArray
     """(N, counts): see ``COUNTS``"""
     clock: IntArray
-    """(N, 1): hours played, the opening hour included"""
+    """(N, 1): hours played, the opening hours included"""
 
     @classmethod
     def empty(cls, count: int, gpus: int, hours: int) -> Markets:
@@ -95,8 +95,8 @@ def _draw(random: Any, words: Any, count: int) -> None:
         words[index] = np.int64(next_word(random) >> np.uint64(1))
 
 
-def _open_market(tables: Any, markets: Any, i: int, seed: int) -> None:
-    """Seed market ``i``, plan its hours and empty it."""
+def _open_market(tables: Any, markets: Any, i: int, seed: int, price: int) -> None:
+    """Seed market ``i``, plan its hours, and play the opening hours at ``price``."""
     seed_state(seed, markets.random[i])
     draw(markets.random[i], markets.words[i], SCHEDULE_WORDS)
     plan_hours(
@@ -112,6 +112,9 @@ def _open_market(tables: Any, markets: Any, i: int, seed: int) -> None:
     for index in range(markets.counts.shape[1]):
         markets.counts[i, index] = 0
     markets.clock[i, HOUR] = 0
+    for _ in range(OPENING_HOURS):
+        play_hour(tables, markets, i, price)
+    forget_silence(markets.counts[i])
 
 
 def _play_hour(tables: Any, markets: Any, i: int, price: int) -> None:
@@ -161,5 +164,6 @@ trade_hour = compiled(
     start_jobs=compiled(kernel.start_jobs),
     finish_jobs=compiled(kernel.finish_jobs),
 )
-open_market = compiled(_open_market, inline=True)
+forget_silence = compiled(kernel.forget_silence)
 play_hour = compiled(_play_hour, inline=True)
+open_market = compiled(_open_market, inline=True)

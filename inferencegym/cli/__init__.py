@@ -1,4 +1,4 @@
-"""The command-line tool: ``inferencegym serve | tasks | run | grade | traces info``.
+"""The command-line tool: ``inferencegym serve | tasks | run | grade | compare | traces | market``.
 
 Everything heavy is imported inside the commands, so that ``--help`` is quick and ``run --url`` needs no
 simulator. Environments are known only through the registry.
@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from inferencegym.cli.compare import compare
+from inferencegym.cli.market import market_app
 from inferencegym.errors import InferenceGymError, InvalidValueError, UnknownNameError
 
 __all__ = ["app", "main"]
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 traces_app = typer.Typer(help="Trace packs: the measured timings behind the simulator.", no_args_is_help=True)
 app.add_typer(traces_app, name="traces")
+app.add_typer(market_app, name="market")
 
 EnvOption = Annotated[str, typer.Option("--env", help="Environment: short name or id.")]
 UrlOption = Annotated[

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +13,7 @@ from inferencegym.errors import InvalidValueError
 if TYPE_CHECKING:
     from agents.compare import Comparison
 
-__all__ = ["compare"]
+__all__ = ["check_writable", "compare"]
 
 _FILE_WIDTH = 200
 """Columns of a table that is not shown on a terminal."""
@@ -43,14 +41,15 @@ def compare(
     from agents import compare_report as report
     from agents.compare import make_plan, parse_seeds, run_plan
     from agents.episodes import cpu_count
+    from inferencegym.cli.show import counting
 
     plan = make_plan(env, _names("--agents", agents), _names("--tasks", tasks), parse_seeds(seeds), baseline)
-    _check_writable({"--json": json_path, "--csv": csv_path, "--png": png_path})
+    check_writable({"--json": json_path, "--csv": csv_path, "--png": png_path})
     if png_path is not None:
         report.require_matplotlib()
     for agent, reason in plan.left_out.items():
         typer.secho(f"{agent} does not play: {reason}", fg="yellow", err=True)
-    with _progress(len(plan.jobs), enabled=not quiet) as on_episode:
+    with counting("episodes", len(plan.jobs), enabled=not quiet) as on_episode:
         comparison = run_plan(plan, workers or cpu_count(), on_episode)
     if json_path is not None:
         json_path.write_text(report.to_json(comparison), encoding="utf-8")
@@ -99,7 +98,7 @@ def _names(option: str, text: str | None) -> list[str] | None:
     return names
 
 
-def _check_writable(paths: dict[str, Path | None]) -> None:
+def check_writable(paths: dict[str, Path | None]) -> None:
     """Better now than after an hour of playing."""
     for option, path in paths.items():
         if path is None:
@@ -107,17 +106,3 @@ def _check_writable(paths: dict[str, Path | None]) -> None:
         place = path if path.exists() else path.absolute().parent
         if path.is_dir() or not os.access(place, os.W_OK):
             raise InvalidValueError(option, str(path), "a file that can be written")
-
-
-@contextmanager
-def _progress(total: int, enabled: bool) -> Generator[Callable[[], None]]:
-    """A bar of episodes, on a terminal only."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("episodes"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    shown = enabled and console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=not shown) as bar:
-        task = bar.add_task("episodes", total=total)
-        yield lambda: bar.advance(task)

@@ -8,14 +8,21 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from inferencegym.cli.play import PlayedEpisode
 from inferencegym.registry import EnvSpec
 from inferencegym.replies import Grade
 
-__all__ = ["print_json", "progress", "show_episode", "show_grade", "show_tasks"]
+__all__ = ["counting", "print_json", "progress", "show_episode", "show_grade", "show_tasks"]
 
 
 def print_json(document: Any) -> None:
@@ -38,6 +45,17 @@ def progress(enabled: bool) -> Generator[Callable[[int, int, float], None]]:
     with Progress(*columns, console=console, transient=True, disable=not shown) as bar:
         task = bar.add_task("playing", total=None, reward=0.0)
         yield lambda done, total, reward: bar.update(task, completed=done, total=total, reward=reward)
+
+
+@contextmanager
+def counting(label: str, total: int, enabled: bool = True) -> Generator[Callable[[], None]]:
+    """A bar that moves by one with each call; shown on a terminal only."""
+    console = Console(stderr=True)
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    shown = enabled and console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=not shown) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda: bar.advance(task)
 
 
 def show_tasks(specs: Iterable[EnvSpec], as_json: bool) -> None:

@@ -25,7 +25,7 @@ class MarketGymEnv(GymEnv):
 
     **Rewards.** In [-1, 1], see :mod:`env.market_reward`.
 
-    **Starting state.** One hour at the scenario's opening price by a provider that was empty.
+    **Starting state.** A day at the scenario's opening price, begun by a provider that was empty.
     ``reset(seed=n)`` is the episode of seed n, on every door of this project.
 
     **Episode end.** Truncated after 200 hours; terminated when the market dies.
