@@ -274,7 +274,7 @@ class MarketFiles:
         where = f"{self.scenarios_name}: {name}.objective"
         if objective:
             merged, where = _merged(merged, objective), "config"
-        return _setup(name, scenario, _validated(Objective, merged, where))
+        return _setup(name, scenario, _validated(Objective, merged, where), self.scenarios_name)
 
 
 def load_market(objective: Path = OBJECTIVE_PATH, scenarios: Path = SCENARIOS_PATH) -> MarketFiles:
@@ -331,13 +331,13 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _setup(name: str, scenario: Scenario, objective: Objective) -> MarketSetup:
+def _setup(name: str, scenario: Scenario, objective: Objective, file: str) -> MarketSetup:
     constraints, weights = objective.constraints, objective.weights
     low, high = micro(constraints.min_price), micro(constraints.max_price)
     opening = micro(scenario.opening_price)
     if not low <= opening <= high:
         allowed = f"within the objective's bounds, {constraints.min_price} to {constraints.max_price}"
-        raise InvalidValueError(f"{name}.opening_price", scenario.opening_price, allowed)
+        raise InvalidValueError(f"{file}: {name}.opening_price", scenario.opening_price, allowed)
     parts = [micro(part) for part in weights.model_dump().values()]
     revenue, wait, fairness, activity = (part * SCALE // sum(parts) for part in parts)
     lengths = sorted(scenario.job_hours)

@@ -147,15 +147,16 @@ def _play_hour(tables: Any, markets: Any, i: int, price: int) -> None:
 
 draw = compiled(_draw)
 plan_hours = compiled(kernel.plan_hours)
+compiled_poisson = compiled(
+    kernel.poisson, uniform=compiled(kernel.uniform), exp_minus=compiled(kernel.exp_minus)
+)
 trade_hour = compiled(
     kernel.trade_hour,
     put_out=compiled(kernel.put_out),
     thin_line=compiled(kernel.thin_line),
     receive=compiled(
         kernel.receive,
-        poisson=compiled(
-            kernel.poisson, uniform=compiled(kernel.uniform), exp_minus=compiled(kernel.exp_minus)
-        ),
+        poisson=compiled_poisson,
         job_limit=compiled(kernel.job_limit),
         job_gpus=compiled(kernel.job_gpus, pick=compiled(kernel.pick)),
         job_hours=compiled(kernel.job_hours, pick=compiled(kernel.pick)),
