@@ -1,4 +1,4 @@
-"""Market-v0 at /market: OpenEnv's judges, a graded episode over each door, and refusals that name the bounds."""
+"""Market-v0 at /market: OpenEnv's judges, one episode over each door, refusals that name the bounds."""
 
 from __future__ import annotations
 
