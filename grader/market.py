@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -26,6 +26,7 @@ from env.checks import invalid_value
 from env.market import make_env, parse_price
 from env.market_tasks import get_market_task
 from env.protocols import GradeResult
+from grader.log_entries import check_length, log_part
 from inferencegym.errors import EpisodeDoneError, InvalidValueError
 from inferencegym.market_models import GPUS_MAX, JOBS_PER_HOUR_MAX, LINE_CAPACITY, PRICE_LIMIT_HIGH
 from inferencegym.models import Real, Whole
@@ -99,7 +100,7 @@ class MarketGrader:
                 market's death, or there are more entries than an episode has steps.
         """
         task = get_market_task(task_id)
-        _check_length("episode_log", log, task.episode_length)
+        check_length("episode_log", log, task.episode_length)
         hours = [_figures(index, entry) for index, entry in enumerate(log)]
         for index, hour in enumerate(hours[:-1]):
             if hour.dead:
@@ -120,7 +121,7 @@ class MarketGrader:
         Raises as ``grade_log``, and for a bad seed or config, and actions after the market's death.
         """
         task = get_market_task(task_id)
-        _check_length("actions", actions, task.episode_length)
+        check_length("actions", actions, task.episode_length)
         parsed = [parse_price(action, f"actions[{index}]") for index, action in enumerate(actions)]
         env = make_env(task_id, seed, config)
         env.reset()
@@ -146,26 +147,11 @@ GRADER = MarketGrader()
 """The registry's grader: stateless, shared."""
 
 
-def _check_length(field: str, entries: Any, longest: int) -> None:
-    if isinstance(entries, str | bytes) or not isinstance(entries, Sequence):
-        raise InvalidValueError(field, type(entries).__name__, f"a list of 1 to {longest} entries")
-    count = len(cast("Sequence[Any]", entries))
-    if not 1 <= count <= longest:
-        raise InvalidValueError(field, f"{count} entries", f"a list of 1 to {longest} entries")
-
-
 def _figures(index: int, entry: Any) -> HourFigures:
     """What the grade needs of one log entry: a /step reply, or {action, reward, metrics}."""
     where = f"episode_log[{index}]"
-    if not isinstance(entry, Mapping):
-        raise InvalidValueError(where, entry, "an object: a /step reply, or {action, reward, metrics}")
-    outer = cast("Mapping[str, Any]", entry)
-    inner = outer.get("info")
-    source = {**(cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else {}), **outer}
-    if not isinstance(source.get("metrics"), Mapping):
-        raise InvalidValueError(f"{where}.metrics", source.get("metrics"), "the metrics object of that step")
     try:
-        return HourFigures.model_validate(source["metrics"])
+        return HourFigures.model_validate(log_part(where, entry, "metrics"))
     except ValidationError as error:
         raise invalid_value(f"{where}.metrics", error) from None
 
