@@ -34,6 +34,12 @@ _BISECTIONS = 60
 _IDLE_SEQUENCES = 1e-3
 """Fewest running sequences of an operating point: an idle engine, without a division by zero."""
 
+_BUSIEST = 0.98
+"""Largest share of time with a prefill that waits are computed for: at 1 they have no end."""
+
+_LONGEST_WAIT_MEANS = 20.0
+"""Upper end of the search for a wait, in mean waits: all but 2e-9 of an exponential are below."""
+
 _TTFT_SLO_MS = 500.0
 _MAX_WAIT_S = 200.0
 """Longest wait reported, s: an episode. A queue that is not served would wait for ever."""
@@ -164,8 +170,16 @@ class TraceSimulator:
         )
         wait_ms = 1000.0 * np.minimum(queue / np.maximum(served, 1e-9), _MAX_WAIT_S)
         in_flight = np.where(disagg, 0.0, step_ms)
-        ttft_p50 = 0.5 * wait_ms + prefill_ms + transfer + 0.5 * in_flight
-        ttft_p99 = 0.99 * wait_ms + prefill_ms + transfer + 0.99 * in_flight
+        # Decode steps between its chunks, when there is anybody to decode.
+        between = (
+            prompt / pack.prefill_chunk_tokens * in_flight * np.clip(running - _IDLE_SEQUENCES, 0.0, 1.0)
+        )
+        service_ms = prefill_ms + between
+        busy = np.where(queue > 0, 0.0, np.minimum(rate * service_ms / 1000.0, _BUSIEST))
+        ttft_p50, ttft_p99 = (
+            share * wait_ms + service_ms + transfer + _wait_for_prefill_ms(share, busy, service_ms, in_flight)
+            for share in (0.50, 0.99)
+        )
         wanted = np.minimum(np.where(queue > 0, cap, rate * tpot * self.output_tokens / 1000.0), cap)
         evictions = np.where(wanted > fits, np.ceil(wanted - fits), 0.0)
         tokens = np.where(oom, 0.0, served * self.output_tokens)
@@ -254,6 +268,26 @@ class TraceSimulator:
         slack = np.maximum(self.ttft_slo_ms - base, 0.0)
         share = np.where(wait_ms > 0, 1.0 - slack / np.maximum(wait_ms, 1e-9), 0.0)
         return np.clip(np.where(base > self.ttft_slo_ms, 1.0, share), 0.0, 1.0)
+
+
+def _wait_for_prefill_ms(
+    share: float, busy: FloatArray, service_ms: FloatArray, in_flight_ms: FloatArray
+) -> FloatArray:
+    """Percentile of the time between arrival and prefill, without a queue for the batch; (N,) each.
+
+    With probability ``1 - busy`` nobody is being prefilled and the request waits for the end of the iteration
+    in flight, uniform up to ``in_flight_ms``. Else it waits behind other prefills: Poisson arrivals at one
+    server with a constant service time, whose waits are near exponential with mean
+    ``service / (2 (1 - busy))`` (Pollaczek and Khinchine).
+    """
+    mean_ms = service_ms / (2.0 * (1.0 - busy))
+    low, high = np.zeros_like(busy), in_flight_ms + _LONGEST_WAIT_MEANS * mean_ms
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        idle = np.where(in_flight_ms > 0, np.minimum(middle / np.maximum(in_flight_ms, 1e-9), 1.0), 1.0)
+        short = (1.0 - busy) * idle + busy * -np.expm1(-middle / mean_ms) < share
+        low, high = np.where(short, middle, low), np.where(short, high, middle)
+    return high
 
 
 _WHOLE = ("eviction_events", "slo_violations")

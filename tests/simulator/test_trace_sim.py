@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from inferencegym.errors import InvalidValueError
 from inferencegym.models import MetricsSnapshot, PriorityDistribution, QuantTier, ServeAction, WorkloadState
 from simulator.data.pack_schema import BATCH_SIZES, PROMPT_LENGTHS_TOKENS, SPEC_LENGTHS, VALUE_COLUMNS
+from simulator.fidelity import measure
 from simulator.physics import prompt_bucket, sequences_that_fit
-from simulator.serving_engine import Knobs
+from simulator.serving_engine import Knobs, ServingEngine
 from simulator.trace_sim import JITTER_SIGMA, TraceSimulator, shared_simulator
 from tests.simulator.engines import PACK, TABLE, long_run, workload
 from tests.simulator.properties import bounded
@@ -91,13 +92,16 @@ def test_values_at_grid_points_are_the_table_s(quiet: TraceSimulator, tier: Quan
 
 
 def test_ttft_of_a_grid_point_is_the_table_s_plus_the_queue(quiet: TraceSimulator):
-    """One sequence running, nothing queued: prefill + half or nearly all of an iteration."""
+    """Nobody there, nothing queued: prefill + half or nearly all of an iteration.
+
+    To a millionth: one request in twelve days still meets another one's prefill now and then.
+    """
     columns = {name: i for i, name in enumerate(VALUE_COLUMNS)}
     for bucket, prompt in enumerate(PROMPT_LENGTHS_TOKENS):
         row = TABLE.values[0, 4, 0, 0, bucket]
         metrics = quiet.simulate(ServeAction(batch_size=1), load(1e-6, prompt))
-        assert metrics.ttft_p50_ms == pytest.approx(row[columns["ttft_p50_ms"]], rel=1e-9)
-        assert metrics.ttft_p99_ms == pytest.approx(row[columns["ttft_p99_ms"]], rel=1e-9)
+        assert metrics.ttft_p50_ms == pytest.approx(row[columns["ttft_p50_ms"]], rel=1e-6)
+        assert metrics.ttft_p99_ms == pytest.approx(row[columns["ttft_p99_ms"]], rel=1e-6)
 
 
 def test_throughput_of_a_full_engine_is_the_table_s(quiet: TraceSimulator):
@@ -220,7 +224,8 @@ def test_operating_point_is_the_long_run_mean_of_the_event_engine(
     engine averages over a number of sequences that fluctuates, the closed form takes it at its mean; as
     prefills cluster and TPOT bends upward in the number, the engine is the slower one, the more so the
     closer to capacity and the longer the prompts: seen here +0.4 % to +4.6 % colocated, +0.4 % at most
-    disaggregated. TTFT has no wait for other prefills in the closed form: up to 16 % below.
+    disaggregated. TTFT waits for the iteration in flight or behind other prefills: its median is within 2 %, its
+    99th percentile is taken from an exponential wait and up to 25 % too long.
     """
     config = workload(
         share * capacity_rps(action, prompt),
@@ -234,4 +239,6 @@ def test_operating_point_is_the_long_run_mean_of_the_event_engine(
     steady = simulator.simulate(action, load(run.arrivals_per_s, prompt))
     assert run.tokens_per_s == pytest.approx(steady.tokens_per_sec, rel=0.005)
     assert -0.005 < run.tpot_ms / steady.tpot_ms - 1.0 < (0.01 if action.prefill_disagg else 0.06)
-    assert -0.005 < run.ttft_p50_ms / steady.ttft_p50_ms - 1.0 < 0.20
+    assert abs(run.ttft_p50_ms / steady.ttft_p50_ms - 1.0) < 0.025
+    measured = measure(ServingEngine, TABLE, config, knobs, 840)
+    assert -0.25 < measured.ttft_p99_ms / steady.ttft_p99_ms - 1.0 < 0.02
