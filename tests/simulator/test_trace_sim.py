@@ -224,8 +224,8 @@ def test_operating_point_is_the_long_run_mean_of_the_event_engine(
     engine averages over a number of sequences that fluctuates, the closed form takes it at its mean; as
     prefills cluster and TPOT bends upward in the number, the engine is the slower one, the more so the
     closer to capacity and the longer the prompts: seen here +0.4 % to +4.6 % colocated, +0.4 % at most
-    disaggregated. TTFT waits for the iteration in flight or behind other prefills: its median is within 2 %, its
-    99th percentile is taken from an exponential wait and up to 25 % too long.
+    disaggregated. TTFT waits for the iteration in flight or behind other prefills: its median is within
+    2 %, its 99th percentile is taken from an exponential wait and up to 25 % too long.
     """
     config = workload(
         share * capacity_rps(action, prompt),
