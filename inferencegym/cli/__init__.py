@@ -14,6 +14,7 @@ import typer
 
 from inferencegym.cli.compare import compare
 from inferencegym.cli.market import market_app
+from inferencegym.cli.traces_import import import_traces
 from inferencegym.errors import InferenceGymError, InvalidValueError, UnknownNameError
 
 __all__ = ["app", "main"]
@@ -144,6 +145,9 @@ def traces_info(
     from inferencegym.cli.traces import show_pack
 
     show_pack(file, as_json)
+
+
+traces_app.command("import")(import_traces)
 
 
 def main() -> None:

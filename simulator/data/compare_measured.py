@@ -83,37 +83,47 @@ class ErrorSummary:
 
 
 class OfflineBatchModel:
-    """Latency of an offline batch from a pack's FP16 step and prefill times.
+    """Latency of an offline batch from a pack's step and prefill times.
+
+    Lengths are in tokens; where no output length is given it is that of the prompt, as in the published runs.
 
     Arguments:
         pack: the trace pack.
         decode_scale: factor on decode time, for a card with another memory bandwidth.
-        pool_tokens: KV pool; None is the pack's own for FP16.
+        pool_tokens: KV pool; None is the pack's own for the tier.
+        tier: index of the quantisation tier.
     """
 
-    def __init__(self, pack: TracePack, decode_scale: float = 1.0, pool_tokens: float | None = None) -> None:
+    def __init__(
+        self,
+        pack: TracePack,
+        decode_scale: float = 1.0,
+        pool_tokens: float | None = None,
+        tier: int = _FP16,
+    ) -> None:
         metadata = pack.metadata
-        self._step_ms: FloatArray = pack.step_ms[:, _NO_DRAFTS, _FP16]
-        self._prefill_ms: FloatArray = pack.prefill_ms[_FP16]
+        self._step_ms: FloatArray = pack.step_ms[:, _NO_DRAFTS, tier]
+        self._prefill_ms: FloatArray = pack.prefill_ms[tier]
         self._lengths: FloatArray = np.asarray(PROMPT_LENGTHS_TOKENS, dtype=np.float64)
         self._contexts = self._lengths + metadata.reference_output_tokens / 2
         self._chunk_tokens = metadata.prefill_chunk_tokens
         self._decode_scale = decode_scale
-        self._pool_tokens = metadata.kv_pool_tokens[_FP16] if pool_tokens is None else pool_tokens
+        self._pool_tokens = metadata.kv_pool_tokens[tier] if pool_tokens is None else pool_tokens
 
-    def waves(self, batch: int, io_tokens: int) -> tuple[int, ...]:
+    def waves(self, batch: int, prompt: int, output: int | None = None) -> tuple[int, ...]:
         """Sequences per wave: as many as the KV pool holds at their full length, then the rest."""
-        room = int(min(batch, self._pool_tokens / (2 * io_tokens)))
+        length = prompt + (output or prompt)
+        room = int(min(batch, self._pool_tokens / length))
         if room < 1:
-            raise TracePackError(f"a KV pool of {self._pool_tokens:g} tokens cannot hold {2 * io_tokens}.")
+            raise TracePackError(f"a KV pool of {self._pool_tokens:g} tokens cannot hold {length}.")
         full, rest = divmod(batch, room)
         return (room,) * full + ((rest,) if rest else ())
 
-    def latency_s(self, batch: int, io_tokens: int) -> float:
+    def latency_s(self, batch: int, prompt: int, output: int | None = None) -> float:
         """Time from the start of the first wave to the last token of the last."""
         return sum(
-            self._prefill_s(size, io_tokens) + self._decode_s(size, io_tokens)
-            for size in self.waves(batch, io_tokens)
+            self._prefill_s(size, prompt) + self._decode_s(size, prompt, output or prompt)
+            for size in self.waves(batch, prompt, output)
         )
 
     def _prefill_s(self, sequences: int, tokens: int) -> float:
@@ -123,12 +133,12 @@ class OfflineBatchModel:
         chunk_ms = float(np.interp(chunk, self._lengths, self._prefill_ms))
         return chunk_ms * total / chunk / 1e3
 
-    def _decode_s(self, sequences: int, tokens: int) -> float:
+    def _decode_s(self, sequences: int, prompt: int, output: int) -> float:
         """One step per output token but the first, which prefill yields; the context grows with each.
 
         Linear in context, as attention over the cache is; linear in log2(batch), as the simulator reads it.
         """
-        contexts = np.arange(tokens + 1, 2 * tokens, dtype=np.float64)
+        contexts = np.arange(prompt + 1, prompt + output, dtype=np.float64)
         at_batch = self._step_at(sequences)
         return float(np.sum(np.interp(contexts, self._contexts, at_batch))) * self._decode_scale / 1e3
 

@@ -1,0 +1,107 @@
+"""A plain table of measured points, for figures that no tool wrote.
+
+Columns, in any order; others are not looked at:
+
+- ``batch_size``: sequences that decode together, with no prefill in between; or ``concurrency``: clients of a
+  closed loop, each of which asks again when it is answered. One of the two.
+- ``prompt_tokens``; ``output_tokens`` (256, the pack's reference length, where there is no such column).
+- ``tpot_ms``, ``ttft_ms``, or ``latency_s`` of a whole offline batch of ``batch_size`` prompts. A cell may be
+  empty, not all of them. TTFT is that of one prompt without a queue: leave it empty where prompts were
+  prefilled together.
+- ``tier``: FP16, INT8 or INT4; where there is no such column, what the caller says.
+"""
+
+from __future__ import annotations
+
+from inferencegym.errors import InvalidValueError
+from simulator.data.benchmark_record import Record
+from simulator.data.measurements import Collected, LoadTest, Measurement
+from simulator.data.pack_columns import PackSettings
+from simulator.data.pack_schema import TIER_NAMES
+
+__all__ = ["COLUMNS", "MAX_ROWS", "is_plain_table", "read_plain_table"]
+
+COLUMNS = (
+    "batch_size", "concurrency", "prompt_tokens", "output_tokens", "tpot_ms", "ttft_ms", "latency_s", "tier",
+)  # fmt: skip
+
+MAX_ROWS = 10_000
+"""Rows of a table; a fit of six numbers needs dozens."""
+
+MAX_SEQUENCES = 4096.0
+
+_KNOWN = (
+    "Needed: batch_size or concurrency; prompt_tokens; tpot_ms, ttft_ms or latency_s. "
+    "Optional: output_tokens, tier."
+)
+
+
+def is_plain_table(header: list[str]) -> bool:
+    """Has the header any of the columns?"""
+    return any(name in COLUMNS for name in header)
+
+
+def read_plain_table(file: str, rows: list[tuple[int, list[str]]], tier: int, into: Collected) -> None:
+    """Take all rows in; the first is the header. Raises ``InvalidValueError`` naming line and column."""
+    line, header = rows[0]
+    _check_header(f"{file}: line {line}", header)
+    for number, cells in rows[1:]:
+        if not any(cells):
+            continue
+        place = f"{file}: line {number}"
+        if len(cells) != len(header):
+            raise InvalidValueError(place, len(cells), f"{len(header)} cells, as in the header")
+        _take_in(Record(place, "column", dict(zip(header, cells, strict=True))), tier, into)
+
+
+def _check_header(place: str, header: list[str]) -> None:
+    twice = [name for name in COLUMNS if header.count(name) > 1]
+    if twice:
+        raise InvalidValueError(f"{place}, column {twice[0]}", "two of them", "one")
+    if ("batch_size" in header) == ("concurrency" in header):
+        raise InvalidValueError(place, header, "one of the columns batch_size and concurrency", _KNOWN)
+    if "prompt_tokens" not in header or not {"tpot_ms", "ttft_ms", "latency_s"} & {*header}:
+        missing = "prompt_tokens" if "prompt_tokens" not in header else "tpot_ms, ttft_ms or latency_s"
+        raise InvalidValueError(place, header, f"a table with the column {missing}", _KNOWN)
+
+
+def _take_in(row: Record, tier: int, into: Collected) -> None:
+    if row.has("tier"):
+        tier = _tier(row)
+    output = PackSettings(build_date="").reference_output_tokens
+    output_tokens = row.tokens("output_tokens") if row.has("output_tokens") else float(output)
+    if "concurrency" in row.values:
+        clients = row.number("concurrency", low=1.0, high=MAX_SEQUENCES, above=False)
+        into.add_load_test(
+            LoadTest(
+                where=row.place,
+                tier=tier,
+                prompt_tokens=row.tokens("prompt_tokens"),
+                output_tokens=output_tokens,
+                mean_ttft_ms=row.number("ttft_ms"),
+                mean_tpot_ms=row.number("tpot_ms"),
+                concurrency=clients,
+            )
+        )
+        return
+    point = Measurement(
+        where=row.place,
+        tier=tier,
+        batch=row.number("batch_size", low=1.0, high=MAX_SEQUENCES, above=False),
+        prompt_tokens=row.tokens("prompt_tokens"),
+        output_tokens=output_tokens,
+        colocated=False,
+        tpot_ms=row.optional("tpot_ms"),
+        ttft_ms=row.optional("ttft_ms"),
+        latency_s=row.optional("latency_s"),
+    )
+    if point.tpot_ms is None and point.ttft_ms is None and point.latency_s is None:
+        raise InvalidValueError(row.place, "a row without figures", "tpot_ms, ttft_ms or latency_s")
+    into.points.append(point)
+
+
+def _tier(row: Record) -> int:
+    name = str(row.values["tier"]).strip().upper()
+    if name not in TIER_NAMES:
+        row.refuse("tier", ", ".join(TIER_NAMES))
+    return TIER_NAMES.index(name)

@@ -1,0 +1,266 @@
+"""Calibrate a roofline with measured figures of a deployment and make a trace pack of it.
+
+Eight numbers are fitted (:class:`~simulator.data.calibrated_kernels.Correction`), each held near "no
+correction" by a prior, so that a few points correct what they bear on and leave the rest to the roofline:
+maximum a posteriori, with robust residuals. How well the figures determine each number is told by its
+standard deviation beside the prior's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from math import exp, log
+from typing import Any
+
+import numpy as np
+
+from inferencegym.errors import InvalidValueError, UnknownNameError
+from simulator.data.calibrated_kernels import CalibratedKernels, Correction
+from simulator.data.kernel_sources import FloatArray, KernelSource, SourceInfo
+from simulator.data.measured_figures import Figure, PackPredictor, figures_of
+from simulator.data.measurements import LeftOut, Measurement, Measurements
+from simulator.data.pack_columns import PackSettings, build_pack
+from simulator.data.pack_io import TracePack
+from simulator.data.pack_schema import BATCH_SIZES, QUANT_TIERS, TIER_NAMES
+from simulator.data.roofline_kernels import MODELS, RooflineKernels
+from simulator.trace_table import MAX_DENSE_TOKENS
+
+__all__ = [
+    "MIN_BATCHES",
+    "MIN_FIGURES",
+    "PARAMETERS",
+    "Calibration",
+    "Parameter",
+    "calibrate",
+    "held_out_errors",
+    "imported_pack",
+    "known_model",
+    "usable",
+]
+
+optimize: Any = import_module("scipy.optimize")  # scipy ships no type information
+
+MIN_FIGURES = 4
+"""Measured numbers (TPOT, TTFT, latencies) below which nothing is fitted."""
+
+MIN_BATCHES = 2
+"""Different running batches among them: at one alone, overhead and speed cannot be told apart."""
+
+_FOLDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A number to be fitted. A factor is 1 without correction, an overhead 0.
+
+    ``prior`` is the standard deviation that is thought likely before anything is measured: of the logarithm
+    of a factor, of an overhead in ms.
+    """
+
+    name: str
+    factor: bool
+    prior: float
+
+
+PARAMETERS = (
+    Parameter("prefill", True, 0.3),
+    Parameter("weights", True, 0.3),
+    *(
+        Parameter(f"weights {TIER_NAMES[tier]} against {TIER_NAMES[0]}", True, 0.15)
+        for tier in QUANT_TIERS[1:]
+    ),
+    Parameter("attention", True, 0.3),
+    Parameter("ms a step", False, 2.0),
+    Parameter("ms a step and sequence", False, 0.05),
+    Parameter("ms a prompt", False, 10.0),
+)
+"""Priors: the roofline's efficiencies were fitted on one card and differ by some tens of per cent between
+kernels and cards; tiers among themselves by less. Published vLLM runs lie up to 5 ms a step behind their
+kernels at batch 64 (ENVIRONMENT.md), and HTTP, tokenizer and scheduler take some ms a request."""
+
+_SIGMA = {"tpot_ms": 0.03, "ttft_ms": 0.08, "latency_s": 0.03}
+"""Relative scatter of a measured figure about the best such model: TTFT varies more from run to run."""
+
+_ROBUST = 3.0
+"""Residuals beyond this many sigma count linearly, not squared."""
+
+_MAX_FACTOR = 4.0
+_MAX_OVERHEAD_MS = 500.0
+
+_PREFILL, _WEIGHTS, _TIERS, _ATTENTION = 0, 1, slice(2, 1 + len(QUANT_TIERS)), 1 + len(QUANT_TIERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A fitted correction.
+
+    Attributes:
+        correction: what :class:`CalibratedKernels` takes.
+        values: the fitted numbers in the order of ``PARAMETERS``; factors as such, overheads in ms.
+        deviations: their standard deviations after the fit, comparable with ``Parameter.prior``.
+    """
+
+    correction: Correction
+    values: tuple[float, ...]
+    deviations: tuple[float, ...]
+
+
+def known_model(name: str) -> str:
+    """The roofline's name for a model: itself, or the one a tuned variant of it has the shape of.
+
+    Raises ``UnknownNameError`` with the known ones.
+    """
+    if name in MODELS:
+        return name
+    by_key = {_model_key(known): known for known in reversed(MODELS)}
+    if _model_key(name) not in by_key:
+        raise UnknownNameError("model", name, MODELS)
+    return by_key[_model_key(name)]
+
+
+def _model_key(name: str) -> str:
+    """``meta-llama/Llama-3.1-8B-Instruct`` and ``meta-llama/Meta-Llama-3.1-8B`` have one."""
+    words = name.rsplit("/", 1)[-1].casefold().split("-")
+    return "-".join(word for word in words if word not in ("meta", "instruct", "chat", "it", "hf"))
+
+
+def usable(measurements: Measurements) -> tuple[list[Figure], tuple[LeftOut, ...]]:
+    """The figures inside a pack's grid, and all that is left out."""
+    inside: list[Measurement] = []
+    left_out = list(measurements.left_out)
+    for point in measurements.points:
+        longest = point.prompt_tokens + point.output_tokens
+        if point.batch > BATCH_SIZES[-1]:
+            reason = f"{point.batch:.0f} sequences decode together; a pack ends at {BATCH_SIZES[-1]}"
+            left_out.append(LeftOut(point.where, reason))
+        elif longest > MAX_DENSE_TOKENS:
+            reason = (
+                f"contexts grow to {longest:.0f} tokens; the simulator's tables end at {MAX_DENSE_TOKENS}"
+            )
+            left_out.append(LeftOut(point.where, reason))
+        else:
+            inside.append(point)
+    return figures_of(inside), tuple(left_out)
+
+
+def calibrate(
+    base: KernelSource, settings: PackSettings, figures: Sequence[Figure], hint: str = ""
+) -> Calibration:
+    """Fit the correction of ``base`` to the figures. ``hint`` tells in an error why figures are few.
+
+    Raises:
+        InvalidValueError: too few figures, all at one batch, or so far from the base that a factor ends at
+            its limit.
+    """
+    batches = {round(figure.point.batch, 1) for figure in figures if figure.quantity != "ttft_ms"}
+    if len(figures) < MIN_FIGURES:
+        allowed = f"at least {MIN_FIGURES} of TPOT, TTFT and latency together"
+        raise InvalidValueError("usable figures", len(figures), allowed, hint)
+    if len(batches) < MIN_BATCHES:
+        allowed = f"TPOT or latency at {MIN_BATCHES} different ones or more"
+        raise InvalidValueError("running batches", sorted(batches), allowed, hint)
+    calibration = _fit(base, settings, figures)
+    _check_limits(calibration)
+    return calibration
+
+
+def held_out_errors(base: KernelSource, settings: PackSettings, figures: Sequence[Figure]) -> FloatArray:
+    """Errors of figures that the fit did not see: ten folds, or one a point where there are fewer points."""
+    places = list(dict.fromkeys(figure.point for figure in figures))
+    folds = min(_FOLDS, len(places))
+    fold_of = {point: index % folds for index, point in enumerate(places)}
+    errors = np.empty(len(figures))
+    for fold in range(folds):
+        seen = [figure for figure in figures if fold_of[figure.point] != fold]
+        hidden = [index for index, figure in enumerate(figures) if fold_of[figure.point] == fold]
+        correction = _fit(base, settings, seen).correction
+        predictor = PackPredictor(build_pack(CalibratedKernels(base, correction), settings))
+        errors[hidden] = predictor.errors(figures[index] for index in hidden)
+    return errors
+
+
+def imported_pack(
+    base: RooflineKernels,
+    settings: PackSettings,
+    calibration: Calibration,
+    figures: Sequence[Figure],
+    origin: str,
+    engine: str,
+    engine_version: str,
+) -> TracePack:
+    """The pack of the calibrated roofline; ``origin`` (files, errors) goes into its metadata."""
+    measured = {figure.point.tier for figure in figures}
+    kernels = tuple(
+        f"{kernel}, calibrated with {origin}"
+        if tier in measured
+        else f"{kernel}, corrected as the measured tier"
+        for tier, kernel in enumerate(base.info.tier_kernels)
+    )
+    info = SourceInfo(
+        source="imported",
+        gpu=base.info.gpu,
+        model=base.info.model,
+        engine=engine,
+        engine_version=engine_version,
+        library=base.info.library,
+        library_version=base.info.library_version,
+        tier_kernels=kernels,
+    )
+    return build_pack(CalibratedKernels(base, calibration.correction, info), settings)
+
+
+def _fit(base: KernelSource, settings: PackSettings, figures: Sequence[Figure]) -> Calibration:
+    measured = np.asarray([figure.measured for figure in figures])
+    sigma = np.asarray([_SIGMA[figure.quantity] for figure in figures])
+    priors = np.asarray([parameter.prior for parameter in PARAMETERS])
+
+    def residuals(scaled: FloatArray) -> FloatArray:
+        kernels = CalibratedKernels(base, _correction(scaled * priors))
+        predictor = PackPredictor(build_pack(kernels, settings))
+        predicted = np.asarray([predictor.predict(figure) for figure in figures])
+        return np.concatenate([_robust(np.log(predicted / measured) / sigma), scaled])
+
+    factor = np.asarray([parameter.factor for parameter in PARAMETERS])
+    upper = np.where(factor, log(_MAX_FACTOR), _MAX_OVERHEAD_MS) / priors
+    lower = np.where(factor, -upper, 0.0)
+    start = np.where(factor, 0.0, 0.1)
+    result = optimize.least_squares(residuals, start, bounds=(lower, upper))
+    jacobian: FloatArray = result.jac
+    deviations = np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian))) * priors
+    fitted: list[float] = (result.x * priors).tolist()
+    values = (exp(v) if p.factor else v for v, p in zip(fitted, PARAMETERS, strict=True))
+    return Calibration(_correction(np.asarray(fitted)), tuple(values), tuple(deviations.tolist()))
+
+
+def _correction(values: FloatArray) -> Correction:
+    """From the parameters' own scale: logarithms of factors, ms."""
+    step_ms, sequence_ms, prompt_ms = values[-3:].tolist()
+    tiers: list[float] = [0.0, *values[_TIERS].tolist()]
+    return Correction(
+        prefill=exp(values[_PREFILL]),
+        weights=tuple(exp(values[_WEIGHTS] + tier) for tier in tiers),
+        attention=exp(values[_ATTENTION]),
+        step_ms=step_ms,
+        sequence_ms=sequence_ms,
+        prompt_ms=prompt_ms,
+    )
+
+
+def _robust(residuals: FloatArray) -> FloatArray:
+    """Residuals whose squares are those of SciPy's ``soft_l1``; the priors' are left as they are."""
+    inside = np.sqrt(1.0 + (residuals / _ROBUST) ** 2)
+    return np.sign(residuals) * _ROBUST * np.sqrt(2.0 * (inside - 1.0))
+
+
+def _check_limits(calibration: Calibration) -> None:
+    for parameter, value in zip(PARAMETERS, calibration.values, strict=True):
+        if parameter.factor and max(value, 1.0 / value) > 0.98 * _MAX_FACTOR:
+            raise InvalidValueError(
+                f"factor on {parameter.name}",
+                round(value, 2),
+                f"1/{_MAX_FACTOR:g} to {_MAX_FACTOR:g}",
+                "The figures are not those of this GPU and model: is it another --system or --model, "
+                "several GPUs, or another --tier?",
+            )

@@ -1,0 +1,209 @@
+"""Measurements against a pack, and measurements made into one: what ``inferencegym traces import`` tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from inferencegym.errors import InvalidValueError
+from simulator.data.import_measurements import (
+    PARAMETERS,
+    Calibration,
+    calibrate,
+    held_out_errors,
+    imported_pack,
+    known_model,
+    usable,
+)
+from simulator.data.measured_figures import QUANTITIES, ErrorSummary, Figure, PackPredictor, summarize
+from simulator.data.measurements import LeftOut, Measurements
+from simulator.data.pack_columns import PackSettings, build_pack
+from simulator.data.pack_io import TracePack, write_pack
+from simulator.data.pack_schema import TIER_NAMES
+from simulator.data.roofline_kernels import MODELS, RooflineKernels
+
+__all__ = ["ImportReport", "ImportRequest", "hold_against", "import_pack", "write_whole"]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRequest:
+    """What an import is made with. ``model`` None takes the one that the files name."""
+
+    system: str
+    memory_gib: float
+    build_date: str
+    model: str | None = None
+    cents_per_gpu_hour: float = PackSettings(build_date="").cents_per_gpu_hour
+    engine: str | None = None
+    engine_version: str = "not stated"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """Measured figures beside what a pack predicts.
+
+    ``errors`` are relative, by set: ``predicted`` by the pack itself; for an import also ``uncorrected`` by
+    the roofline alone and ``held_out``, each figure predicted by a fit that did not see it.
+    """
+
+    figures: tuple[Figure, ...]
+    errors: Mapping[str, tuple[float, ...]]
+    left_out: tuple[LeftOut, ...]
+    pack: TracePack
+    notes: tuple[str, ...] = ()
+    calibration: Calibration | None = None
+
+    def summaries(self) -> dict[str, dict[str, ErrorSummary]]:
+        """Errors of each set, by measured quantity and over all."""
+        groups = {title: [f.quantity == name for f in self.figures] for name, title in QUANTITIES.items()}
+        groups = {title: members for title, members in groups.items() if any(members)}
+        groups["all"] = [True] * len(self.figures)
+        return {
+            kind: {
+                title: summarize([e for e, member in zip(errors, members, strict=True) if member])
+                for title, members in groups.items()
+            }
+            for kind, errors in self.errors.items()
+        }
+
+    def document(self) -> dict[str, Any]:
+        """The report as JSON-ready values."""
+        rows = [
+            {
+                "where": figure.point.where,
+                "tier": TIER_NAMES[figure.point.tier],
+                "batch": figure.point.batch,
+                "prompt_tokens": figure.point.prompt_tokens,
+                "output_tokens": figure.point.output_tokens,
+                "quantity": figure.quantity,
+                "measured": figure.measured,
+                "predicted": figure.measured * (1.0 + self.errors["predicted"][index]),
+                "errors": {kind: errors[index] for kind, errors in self.errors.items()},
+            }
+            for index, figure in enumerate(self.figures)
+        ]
+        summaries = {
+            kind: {title: asdict(summary) for title, summary in by_title.items()}
+            for kind, by_title in self.summaries().items()
+        }
+        document: dict[str, Any] = {
+            "figures": rows,
+            "summary": summaries,
+            "left_out": [asdict(entry) for entry in self.left_out],
+            "notes": list(self.notes),
+            "metadata": asdict(self.pack.metadata),
+        }
+        if self.calibration is not None:
+            fitted = zip(PARAMETERS, self.calibration.values, self.calibration.deviations, strict=True)
+            document["parameters"] = [
+                {**asdict(parameter), "value": value, "deviation": deviation}
+                for parameter, value, deviation in fitted
+            ]
+        return document
+
+
+def hold_against(measurements: Measurements, pack: TracePack) -> ImportReport:
+    """Predict the measured figures from an existing pack; nothing is fitted.
+
+    Raises ``InvalidValueError`` when there is no figure to hold it against.
+    """
+    figures, left_out = usable(measurements)
+    if not figures:
+        raise InvalidValueError("usable figures", 0, "one or more", _reasons(left_out))
+    errors = tuple(PackPredictor(pack).errors(figures).tolist())
+    notes = _model_note(measurements.model, pack.metadata.model)
+    return ImportReport(tuple(figures), {"predicted": errors}, left_out, pack, notes)
+
+
+def import_pack(measurements: Measurements, request: ImportRequest) -> ImportReport:
+    """Calibrate the roofline of a GPU and a model with the measurements, and build its pack.
+
+    Raises ``InvalidValueError`` or ``UnknownNameError`` for what cannot be used.
+    """
+    model = _model(measurements, request)
+    base = RooflineKernels.named(request.system, model, request.memory_gib)
+    figures, left_out = usable(measurements)
+    _check_memory(base, figures, request.memory_gib)
+    settings = PackSettings(
+        build_date=request.build_date,
+        memory_limit_gb=request.memory_gib,
+        cents_per_gpu_hour=request.cents_per_gpu_hour,
+    )
+    calibration = calibrate(base, settings, figures, _reasons(left_out))
+    uncorrected = PackPredictor(build_pack(base, settings)).errors(figures)
+    held_out = held_out_errors(base, settings, figures)
+    origin = (
+        f"{len(figures)} figures of {_names(measurements.files)}, "
+        f"median error held out {summarize(held_out).median_absolute:.1%}"
+    )
+    engine = request.engine or measurements.engine or "not stated"
+    pack = imported_pack(base, settings, calibration, figures, origin, engine, request.engine_version)
+    errors = {
+        "uncorrected": tuple(uncorrected.tolist()),
+        "predicted": tuple(PackPredictor(pack).errors(figures).tolist()),
+        "held_out": tuple(held_out.tolist()),
+    }
+    notes = _model_note(measurements.model, model)
+    return ImportReport(tuple(figures), errors, left_out, pack, notes, calibration)
+
+
+def write_whole(path: Path, pack: TracePack) -> None:
+    """Write a pack so that a failure leaves what was there before.
+
+    Raises ``InvalidValueError`` when the place cannot be written to.
+    """
+    beside = path.with_name(f".{path.name}.part")
+    try:
+        write_pack(beside, pack)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        reason = error.strerror or str(error)
+        raise InvalidValueError("--output", str(path), "a file that can be written", reason) from None
+
+
+def _model(measurements: Measurements, request: ImportRequest) -> str:
+    if request.model is not None:
+        return known_model(request.model)
+    if measurements.model is None:
+        allowed = f"one of {', '.join(MODELS)}"
+        raise InvalidValueError("--model", None, allowed, "The files do not name their model.")
+    return known_model(measurements.model)
+
+
+def _model_note(measured: str | None, used: str) -> tuple[str, ...]:
+    """A word when the files name another model than the one that is used."""
+    if measured is None:
+        return ()
+    try:
+        same = known_model(measured) == known_model(used)
+    except LookupError:
+        same = measured == used
+    return () if same else (f"The files name the model {measured!r}; the pack is of {used!r}.",)
+
+
+def _check_memory(base: RooflineKernels, figures: Sequence[Figure], memory_gib: float) -> None:
+    for tier in sorted({figure.point.tier for figure in figures}):
+        memory = base.memory(tier)
+        longest = max(f.point.prompt_tokens + f.point.output_tokens for f in figures if f.point.tier == tier)
+        if memory.kv_pool_tokens < longest:
+            raise InvalidValueError(
+                "--memory-gib",
+                memory_gib,
+                f"more than the weights of {TIER_NAMES[tier]} ({memory.weights_bytes / 2**30:.1f} GiB), the "
+                "engine's reserves and one sequence take",
+                "Engines of several GPUs cannot be imported: the roofline is of one.",
+            )
+
+
+def _names(files: Sequence[str]) -> str:
+    return ", ".join(files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
+
+
+def _reasons(left_out: Sequence[LeftOut]) -> str:
+    """Why there is so little, in one line."""
+    shown = "; ".join(f"{entry.where}: {entry.reason}" for entry in left_out[:3])
+    more = f"; and {len(left_out) - 3} more" if len(left_out) > 3 else ""
+    return f"Left out: {shown}{more}." if left_out else ""
