@@ -63,12 +63,15 @@ def import_traces(
     """
     from inferencegym.registry import load
 
-    measurements = load("simulator.data.benchmark_readers:read_measurements")(files, _tier_index(tier))
+    read = load("simulator.data.benchmark_readers:read_measurements")
     if evidence is not None:
         _refuse_beside_evidence((output, system, model, memory_gib, cents_per_gpu_hour))
         pack = load("simulator.data.pack_io:read_pack")(evidence)
+        names = pack.metadata.tier_names
+        measurements = read(files, _tier_index(tier, names), names)
         report = load("simulator.data.import_report:hold_against")(measurements, pack)
     else:
+        measurements = read(files, _tier_index(tier, load("simulator.data.pack_schema:TIER_NAMES")))
         given: dict[str, Any] = {"cents_per_gpu_hour": cents_per_gpu_hour, "engine_version": engine_version}
         if output is not None:
             _require("--cents-per-gpu-hour", cents_per_gpu_hour, "the price of the GPU, US cents an hour")
@@ -156,7 +159,7 @@ def _show_tables(report: ImportReport) -> None:
 def _figure_rows(report: ImportReport) -> tuple[str, list[tuple[str, ...]]]:
     from inferencegym.registry import load
 
-    names: tuple[str, ...] = load("simulator.data.pack_schema:TIER_NAMES")
+    names = report.pack.metadata.tier_names
     units: dict[str, str] = load("simulator.data.measured_figures:QUANTITIES")
     errors = report.errors["predicted"]
     order = range(len(errors))
@@ -203,10 +206,7 @@ def _parameter_rows(report: ImportReport) -> list[tuple[str, ...]]:
     return rows
 
 
-def _tier_index(name: str) -> int:
-    from inferencegym.registry import load
-
-    names: tuple[str, ...] = load("simulator.data.pack_schema:TIER_NAMES")
+def _tier_index(name: str, names: tuple[str, ...]) -> int:
     if name.upper() not in names:
         raise InvalidValueError("--tier", name, ", ".join(names))
     return names.index(name.upper())

@@ -27,6 +27,7 @@ from simulator.data.benchmark_readers_csv import MAX_ROWS, is_plain_table, read_
 from simulator.data.benchmark_readers_vllm import is_vllm_result, read_vllm_result
 from simulator.data.benchmark_record import Record
 from simulator.data.measurements import Collected, Measurements
+from simulator.data.pack_schema import TIER_NAMES
 
 __all__ = ["MAX_FILE_BYTES", "read_measurements"]
 
@@ -41,19 +42,22 @@ _FORMATS = (
 _PER_REQUEST = "Give the summary beside it: profile_export_aiperf.json or profile_export_genai_perf.json."
 
 
-def read_measurements(paths: Sequence[Path], tier: int = 0) -> Measurements:
+def read_measurements(
+    paths: Sequence[Path], tier: int = 0, tier_names: tuple[str, ...] = TIER_NAMES
+) -> Measurements:
     """Read files of any known format.
 
     Args:
         paths: the files; all must be about one model.
         tier: index of the quantisation tier of figures that do not name theirs.
+        tier_names: what tables may call the tiers.
 
     Raises:
         InvalidValueError: what is wrong, in which file, line or key, and column.
     """
     into = Collected()
     for path in paths:
-        _read_file(path, tier, into)
+        _read_file(path, tier, tier_names, into)
     if len(into.models) > 1:
         (first, first_place), (other, place) = list(into.models.items())[:2]
         raise InvalidValueError(
@@ -68,7 +72,7 @@ def read_measurements(paths: Sequence[Path], tier: int = 0) -> Measurements:
     )
 
 
-def _read_file(path: Path, tier: int, into: Collected) -> None:
+def _read_file(path: Path, tier: int, tier_names: tuple[str, ...], into: Collected) -> None:
     text = _text(path)
     if text.lstrip()[:1] in ("{", "["):
         for place, document in _documents(path.name, text):
@@ -79,7 +83,7 @@ def _read_file(path: Path, tier: int, into: Collected) -> None:
     if header[0] == "Metric":
         read_aiperf_csv(path.name, rows, tier, into)
     elif is_plain_table(header):
-        read_plain_table(path.name, rows, tier, into)
+        read_plain_table(path.name, rows, tier, tier_names, into)
     else:
         raise InvalidValueError(f"{path.name}: line {rows[0][0]}", ",".join(header), _FORMATS)
 
@@ -156,7 +160,7 @@ def _read_document(place: str, document: Any, tier: int, into: Collected) -> Non
 def _rows(file: str, text: str) -> list[tuple[int, list[str]]]:
     """Line numbers and stripped cells of a CSV file; empty lines before the first are left out."""
     rows: list[tuple[int, list[str]]] = []
-    reader = csv.reader(io.StringIO(text, newline=""))
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         for cells in reader:
             if not rows and not any(cells):

@@ -8,7 +8,8 @@ Columns, in any order; others are not looked at:
 - ``tpot_ms``, ``ttft_ms``, or ``latency_s`` of a whole offline batch of ``batch_size`` prompts. A cell may be
   empty, not all of them. TTFT is that of one prompt without a queue: leave it empty where prompts were
   prefilled together.
-- ``tier``: FP16, INT8 or INT4; where there is no such column, what the caller says.
+- ``tier``: FP16, INT8 or INT4, or as the pack in question names them; where there is no such column, what the
+  caller says.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from inferencegym.errors import InvalidValueError
 from simulator.data.benchmark_record import Record
 from simulator.data.measurements import Collected, LoadTest, Measurement
 from simulator.data.pack_columns import PackSettings
-from simulator.data.pack_schema import TIER_NAMES
 
 __all__ = ["COLUMNS", "MAX_ROWS", "is_plain_table", "read_plain_table"]
 
@@ -41,7 +41,9 @@ def is_plain_table(header: list[str]) -> bool:
     return any(name in COLUMNS for name in header)
 
 
-def read_plain_table(file: str, rows: list[tuple[int, list[str]]], tier: int, into: Collected) -> None:
+def read_plain_table(
+    file: str, rows: list[tuple[int, list[str]]], tier: int, tier_names: tuple[str, ...], into: Collected
+) -> None:
     """Take all rows in; the first is the header. Raises ``InvalidValueError`` naming line and column."""
     line, header = rows[0]
     _check_header(f"{file}: line {line}", header)
@@ -51,7 +53,8 @@ def read_plain_table(file: str, rows: list[tuple[int, list[str]]], tier: int, in
         place = f"{file}: line {number}"
         if len(cells) != len(header):
             raise InvalidValueError(place, len(cells), f"{len(header)} cells, as in the header")
-        _take_in(Record(place, "column", dict(zip(header, cells, strict=True))), tier, into)
+        row = Record(place, "column", dict(zip(header, cells, strict=True)))
+        _take_in(row, _tier(row, tier_names) if row.has("tier") else tier, into)
 
 
 def _check_header(place: str, header: list[str]) -> None:
@@ -66,8 +69,6 @@ def _check_header(place: str, header: list[str]) -> None:
 
 
 def _take_in(row: Record, tier: int, into: Collected) -> None:
-    if row.has("tier"):
-        tier = _tier(row)
     output = PackSettings(build_date="").reference_output_tokens
     output_tokens = row.tokens("output_tokens") if row.has("output_tokens") else float(output)
     if "concurrency" in row.values:
@@ -100,8 +101,8 @@ def _take_in(row: Record, tier: int, into: Collected) -> None:
     into.points.append(point)
 
 
-def _tier(row: Record) -> int:
-    name = str(row.values["tier"]).strip().upper()
-    if name not in TIER_NAMES:
-        row.refuse("tier", ", ".join(TIER_NAMES))
-    return TIER_NAMES.index(name)
+def _tier(row: Record, names: tuple[str, ...]) -> int:
+    name = str(row.values["tier"]).upper()
+    if name not in names:
+        row.refuse("tier", ", ".join(names))
+    return names.index(name)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from simulator.data.kernel_sources import (
     FloatArray,
     ForwardParts,
@@ -21,6 +23,8 @@ from simulator.data.pack_schema import QUANT_TIERS
 
 __all__ = ["CalibratedKernels", "Correction"]
 
+_ONE = np.ones(1)
+
 
 @dataclass(frozen=True, slots=True)
 class Correction:
@@ -29,7 +33,9 @@ class Correction:
     prefill: float = 1.0
     """Factor on prefill."""
     weights: tuple[float, ...] = (1.0,) * len(QUANT_TIERS)
-    """Factor on a decode step's matrices, norms and vocabulary projection, by tier."""
+    """Factor on the matrices, norms and vocabulary projection of one row's step, by tier: reading weights."""
+    rows: tuple[float, ...] = (1.0,) * len(QUANT_TIERS)
+    """Factor on what these take more for more rows, by tier: arithmetic and activations."""
     attention: float = 1.0
     """Factor on attention over the cache."""
     step_ms: float = 0.0
@@ -69,11 +75,12 @@ class CalibratedKernels:
     ) -> ForwardParts:
         """One forward; see ``KernelSource.decode``. Overheads are counted with the layers."""
         parts, by = self._base.decode(tier, rows, sequences, context_tokens), self._correction
+        alone = self._base.decode(tier, _ONE, _ONE, _ONE)
         overhead_ms = by.step_ms + by.sequence_ms * sequences
         return ForwardParts(
-            layers_ms=parts.layers_ms * by.weights[tier] + overhead_ms,
+            layers_ms=_apart(parts.layers_ms, alone.layers_ms, by.weights[tier], by.rows[tier]) + overhead_ms,
             attention_ms=parts.attention_ms * by.attention,
-            head_ms=parts.head_ms * by.weights[tier],
+            head_ms=_apart(parts.head_ms, alone.head_ms, by.weights[tier], by.rows[tier]),
         )
 
     def prefill_ms(self, tier: int, prompt_tokens: FloatArray) -> FloatArray:
@@ -84,3 +91,8 @@ class CalibratedKernels:
     def memory(self, tier: int) -> TierMemory:
         """Memory of the tier."""
         return self._base.memory(tier)
+
+
+def _apart(time_ms: FloatArray, alone_ms: FloatArray, alone: float, growth: float) -> FloatArray:
+    """A time with one factor on what one row takes and another on what the rows take more."""
+    return alone_ms * alone + (time_ms - alone_ms) * growth

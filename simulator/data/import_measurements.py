@@ -1,6 +1,6 @@
 """Calibrate a roofline with measured figures of a deployment and make a trace pack of it.
 
-Eight numbers are fitted (:class:`~simulator.data.calibrated_kernels.Correction`), each held near "no
+Nine numbers are fitted (:class:`~simulator.data.calibrated_kernels.Correction`), each held near "no
 correction" by a prior, so that a few points correct what they bear on and leave the rest to the roofline:
 maximum a posteriori, with robust residuals. How well the figures determine each number is told by its
 standard deviation beside the prior's.
@@ -15,6 +15,7 @@ from math import exp, log
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from inferencegym.errors import InvalidValueError, UnknownNameError
 from simulator.data.calibrated_kernels import CalibratedKernels, Correction
@@ -71,6 +72,7 @@ PARAMETERS = (
         Parameter(f"weights {TIER_NAMES[tier]} against {TIER_NAMES[0]}", True, 0.15)
         for tier in QUANT_TIERS[1:]
     ),
+    Parameter("rows against weights", True, 0.3),
     Parameter("attention", True, 0.3),
     Parameter("ms a step", False, 2.0),
     Parameter("ms a step and sequence", False, 0.05),
@@ -89,7 +91,8 @@ _ROBUST = 3.0
 _MAX_FACTOR = 4.0
 _MAX_OVERHEAD_MS = 500.0
 
-_PREFILL, _WEIGHTS, _TIERS, _ATTENTION = 0, 1, slice(2, 1 + len(QUANT_TIERS)), 1 + len(QUANT_TIERS)
+_PREFILL, _WEIGHTS, _TIERS = 0, 1, slice(2, 1 + len(QUANT_TIERS))
+_ROWS, _ATTENTION = 1 + len(QUANT_TIERS), 2 + len(QUANT_TIERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,23 +164,23 @@ def calibrate(
     if len(batches) < MIN_BATCHES:
         allowed = f"TPOT or latency at {MIN_BATCHES} different ones or more"
         raise InvalidValueError("running batches", sorted(batches), allowed, hint)
-    calibration = _fit(base, settings, figures)
+    calibration = _fit(_LinearModel.of(base, settings, figures))
     _check_limits(calibration)
     return calibration
 
 
 def held_out_errors(base: KernelSource, settings: PackSettings, figures: Sequence[Figure]) -> FloatArray:
     """Errors of figures that the fit did not see: ten folds, or one a point where there are fewer points."""
+    model = _LinearModel.of(base, settings, figures)
     places = list(dict.fromkeys(figure.point for figure in figures))
-    folds = min(_FOLDS, len(places))
-    fold_of = {point: index % folds for index, point in enumerate(places)}
+    fold_of = {point: index % _FOLDS for index, point in enumerate(places)}
+    folds = np.asarray([fold_of[figure.point] for figure in figures])
     errors = np.empty(len(figures))
-    for fold in range(folds):
-        seen = [figure for figure in figures if fold_of[figure.point] != fold]
-        hidden = [index for index, figure in enumerate(figures) if fold_of[figure.point] == fold]
-        correction = _fit(base, settings, seen).correction
-        predictor = PackPredictor(build_pack(CalibratedKernels(base, correction), settings))
-        errors[hidden] = predictor.errors(figures[index] for index in hidden)
+    for fold in range(min(_FOLDS, len(places))):
+        hidden = folds == fold
+        fitted = _fit(model.restricted(~hidden)).correction
+        unseen = model.restricted(hidden)
+        errors[hidden] = unseen.predict(_coefficients(fitted)) / unseen.measured - 1.0
     return errors
 
 
@@ -211,40 +214,90 @@ def imported_pack(
     return build_pack(CalibratedKernels(base, calibration.correction, info), settings)
 
 
-def _fit(base: KernelSource, settings: PackSettings, figures: Sequence[Figure]) -> Calibration:
-    measured = np.asarray([figure.measured for figure in figures])
-    sigma = np.asarray([_SIGMA[figure.quantity] for figure in figures])
+@dataclass(frozen=True, slots=True)
+class _LinearModel:
+    """Predictions of figures as the linear functions that they are of a correction's coefficients.
+
+    Step and prefill times are linear in factors and overheads, and so are what is read between the grid's
+    nodes, TPOT, TTFT and latencies. One pack a coefficient tells the slopes; none is built while fitting.
+
+    Attributes:
+        constant: predictions without correction, shape (figures,).
+        slopes: change for a change of 1 in each coefficient, (figures, coefficients).
+        measured, sigma: the figures and their relative scatter, (figures,).
+    """
+
+    constant: FloatArray
+    slopes: FloatArray
+    measured: FloatArray
+    sigma: FloatArray
+
+    @classmethod
+    def of(cls, base: KernelSource, settings: PackSettings, figures: Sequence[Figure]) -> _LinearModel:
+        def predictions(coefficients: FloatArray) -> FloatArray:
+            kernels = CalibratedKernels(base, _from_coefficients(coefficients))
+            predictor = PackPredictor(build_pack(kernels, settings))
+            return np.asarray([predictor.predict(figure) for figure in figures])
+
+        without = _coefficients(Correction())
+        constant = predictions(without)
+        slopes = [predictions(without + unit) - constant for unit in np.eye(len(without))]
+        return cls(
+            constant,
+            np.stack(slopes, axis=1),
+            np.asarray([figure.measured for figure in figures]),
+            np.asarray([_SIGMA[figure.quantity] for figure in figures]),
+        )
+
+    def restricted(self, chosen: npt.NDArray[np.bool_]) -> _LinearModel:
+        """The same for some of the figures."""
+        return _LinearModel(
+            self.constant[chosen], self.slopes[chosen], self.measured[chosen], self.sigma[chosen]
+        )
+
+    def predict(self, coefficients: FloatArray) -> FloatArray:
+        """Predictions with a correction."""
+        return self.constant + self.slopes @ (coefficients - _coefficients(Correction()))
+
+
+def _coefficients(by: Correction) -> FloatArray:
+    overheads = (by.step_ms, by.sequence_ms, by.prompt_ms)
+    return np.asarray([by.prefill, *by.weights, *by.rows, by.attention, *overheads])
+
+
+def _from_coefficients(values: FloatArray) -> Correction:
+    prefill, *tiers, attention, step_ms, sequence_ms, prompt_ms = values.tolist()
+    weights, rows = tuple(tiers[: len(QUANT_TIERS)]), tuple(tiers[len(QUANT_TIERS) :])
+    return Correction(prefill, weights, rows, attention, step_ms, sequence_ms, prompt_ms)
+
+
+def _fit(model: _LinearModel) -> Calibration:
     priors = np.asarray([parameter.prior for parameter in PARAMETERS])
 
     def residuals(scaled: FloatArray) -> FloatArray:
-        kernels = CalibratedKernels(base, _correction(scaled * priors))
-        predictor = PackPredictor(build_pack(kernels, settings))
-        predicted = np.asarray([predictor.predict(figure) for figure in figures])
-        return np.concatenate([_robust(np.log(predicted / measured) / sigma), scaled])
+        predicted = model.predict(_coefficients(_correction(scaled * priors)))
+        return np.concatenate([_robust(np.log(predicted / model.measured) / model.sigma), scaled])
 
     factor = np.asarray([parameter.factor for parameter in PARAMETERS])
     upper = np.where(factor, log(_MAX_FACTOR), _MAX_OVERHEAD_MS) / priors
     lower = np.where(factor, -upper, 0.0)
-    start = np.where(factor, 0.0, 0.1)
-    result = optimize.least_squares(residuals, start, bounds=(lower, upper))
+    result = optimize.least_squares(residuals, np.where(factor, 0.0, 0.1), bounds=(lower, upper))
     jacobian: FloatArray = result.jac
     deviations = np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian))) * priors
-    fitted: list[float] = (result.x * priors).tolist()
-    values = (exp(v) if p.factor else v for v, p in zip(fitted, PARAMETERS, strict=True))
-    return Calibration(_correction(np.asarray(fitted)), tuple(values), tuple(deviations.tolist()))
+    fitted: FloatArray = result.x * priors
+    values = np.where(factor, np.exp(np.where(factor, fitted, 0.0)), fitted)
+    return Calibration(_correction(fitted), tuple(values.tolist()), tuple(deviations.tolist()))
 
 
 def _correction(values: FloatArray) -> Correction:
     """From the parameters' own scale: logarithms of factors, ms."""
-    step_ms, sequence_ms, prompt_ms = values[-3:].tolist()
-    tiers: list[float] = [0.0, *values[_TIERS].tolist()]
+    weights = [exp(values[_WEIGHTS] + tier) for tier in (0.0, *values[_TIERS].tolist())]
     return Correction(
-        prefill=exp(values[_PREFILL]),
-        weights=tuple(exp(values[_WEIGHTS] + tier) for tier in tiers),
-        attention=exp(values[_ATTENTION]),
-        step_ms=step_ms,
-        sequence_ms=sequence_ms,
-        prompt_ms=prompt_ms,
+        exp(values[_PREFILL]),
+        tuple(weights),
+        tuple(exp(values[_ROWS]) * weight for weight in weights),
+        exp(values[_ATTENTION]),
+        *values[_ATTENTION + 1 :].tolist(),
     )
 
 

@@ -73,7 +73,7 @@ class ImportReport:
         rows = [
             {
                 "where": figure.point.where,
-                "tier": TIER_NAMES[figure.point.tier],
+                "tier": self.pack.metadata.tier_names[figure.point.tier],
                 "batch": figure.point.batch,
                 "prompt_tokens": figure.point.prompt_tokens,
                 "output_tokens": figure.point.output_tokens,

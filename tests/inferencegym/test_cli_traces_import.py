@@ -1,0 +1,115 @@
+"""``inferencegym traces import`` as its users meet it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from simulator.data.pack_io import read_pack
+from tests.inferencegym.test_cli import Run, run
+
+__all__ = ["run"]
+
+EXAMPLES = Path(__file__).parents[1] / "simulator" / "data" / "examples"
+POINTS, BENCH = EXAMPLES / "measured_points.csv", EXAMPLES / "vllm_append_result.jsonl"
+GPU = ("--system", "a100_sxm", "--memory-gib", "40")
+LLAMA = ("--model", "meta-llama/Meta-Llama-3.1-8B")
+
+
+def test_a_pack_is_made_of_all_formats_together(run: Run, tmp_path: Path) -> None:
+    output = tmp_path / "mine.parquet"
+    words = (*GPU, "--cents-per-gpu-hour", "300", "--output", output, "--engine-version", "0.11")
+    result = run("traces", "import", *sorted(EXAMPLES.iterdir()), *words)
+    assert result.code == 0
+    for word in ("measured_points.csv: line 2", "vllm_append_result.jsonl: line 5", "attention", "held out"):
+        assert word in result.out
+    assert "TTFT is not used" in result.err
+    metadata = read_pack(output).metadata
+    assert (metadata.source, metadata.engine_version) == ("imported", "0.11")
+    assert metadata.cents_per_gpu_hour == 300.0
+    shown = run("traces", "info", output, "--json").json
+    assert shown["metadata"]["source"] == "imported"
+
+
+def test_json_tells_every_error_and_writes_nothing(run: Run, tmp_path: Path) -> None:
+    document = run("traces", "import", BENCH, *GPU, "--json").json
+    figure = document["figures"][0]
+    assert figure["predicted"] == pytest.approx(figure["measured"] * (1 + figure["errors"]["predicted"]))
+    held_out, fitted = (document["summary"][kind]["all"] for kind in ("held_out", "predicted"))
+    assert fitted["median_absolute"] < 0.03
+    assert held_out["figures"] == len(document["figures"])
+    assert len(document["parameters"]) == 9
+    assert document["left_out"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_evidence_about_the_shipped_pack(run: Run) -> None:
+    shipped = Path("simulator/data/traces_llama3_8b.parquet").resolve()
+    result = run("traces", "import", POINTS, "--evidence", shipped)
+    assert result.code == 0
+    assert "this pack" in result.out
+    assert "Correction" not in result.out
+    document = run("traces", "import", POINTS, "--evidence", shipped, "--json").json
+    assert document["summary"]["predicted"]["TPOT ms"]["figures"] == 8
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--memory-gib", "40"), "--system: None"),
+        (("--system", "a100_sxm"), "--memory-gib: None"),
+        (("--system", "a100", "--memory-gib", "40", *LLAMA), "Did you mean a100_sxm"),
+        (("--system", "a100_sxm", "--memory-gib", "-1"), "--memory-gib: -1.0"),
+        (("--system", "a100_sxm", "--memory-gib", "nan"), "--memory-gib: nan"),
+        (GPU, "--model: None"),
+        ((*GPU, "--model", "gpt2"), "model: 'gpt2' does not exist"),
+        ((*GPU, *LLAMA, "--output", "x.parquet"), "--cents-per-gpu-hour: None"),
+        ((*GPU, *LLAMA, "--cents-per-gpu-hour", "0", "--output", "x.parquet"), "--cents-per-gpu-hour: 0.0"),
+        ((*GPU, *LLAMA, "--cents-per-gpu-hour", "9", "--output", "no/x.parquet"), "--output: 'no/x.parquet'"),
+        ((*GPU, *LLAMA, "--tier", "FP4"), "--tier: 'FP4'"),
+        (("--evidence", "none.parquet", "--system", "a100_sxm"), "--system: 'a100_sxm' is not allowed"),
+    ],
+)
+def test_wrong_options_end_with_2_and_a_reason(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("traces", "import", POINTS, *words)
+    assert (result.code, result.out) == (2, "")
+    assert said in result.err
+    assert "Traceback" not in result.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_broken_row_ends_with_2_and_leaves_the_old_pack(run: Run, tmp_path: Path) -> None:
+    broken, output = tmp_path / "points.csv", tmp_path / "mine.parquet"
+    broken.write_text(POINTS.read_text().replace("\n8,128,", "\n8,-128,"))
+    output.write_bytes(b"the old one")
+    words = (*GPU, *LLAMA, "--cents-per-gpu-hour", "300", "--output", output)
+    result = run("traces", "import", broken, *words)
+    assert result.code == 2
+    assert "points.csv: line 3, column prompt_tokens: '-128' is not allowed" in result.err
+    assert output.read_bytes() == b"the old one"
+
+
+def test_a_fit_that_does_not_fit_is_not_written(run: Run, tmp_path: Path) -> None:
+    odd, output = tmp_path / "odd.csv", tmp_path / "mine.parquet"
+    rows = [f"{n},256,256,{t}" for n, t in ((1, 13), (1, 40), (8, 9), (8, 30), (32, 12), (32, 50))]
+    odd.write_text("batch_size,prompt_tokens,output_tokens,tpot_ms\n" + "\n".join(rows))
+    words = (*GPU, *LLAMA, "--cents-per-gpu-hour", "300", "--output", output)
+    result = run("traces", "import", odd, *words)
+    assert result.code == 2
+    assert "median error of the fit" in result.err
+    assert not output.exists()
+
+
+def test_many_figures_are_shown_worst_first(run: Run, tmp_path: Path) -> None:
+    many = tmp_path / "many.csv"
+    rows = [f"{1 + n % 60},256,256,{13 + 0.1 * (n % 60)}" for n in range(200)]
+    many.write_text("batch_size,prompt_tokens,output_tokens,tpot_ms\n" + "\n".join(rows))
+    shipped = Path("simulator/data/traces_llama3_8b.parquet").resolve()
+    result = run("traces", "import", many, "--evidence", shipped)
+    assert "200 figures, the 60 that are predicted worst" in result.out
+    assert json.loads(run("traces", "import", many, "--evidence", shipped, "--json").out)["figures"][199]
