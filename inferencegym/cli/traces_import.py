@@ -150,7 +150,7 @@ def _show_tables(report: ImportReport) -> None:
     for kind, by_title in report.summaries().items():
         for name, s in by_title.items():
             errors.add_row(
-                _TITLES[kind], name, str(s.figures), f"{s.median_absolute:.1%}", f"{s.max_absolute:.1%}",
+                _TITLES[kind], name, str(s.runs), f"{s.median_absolute:.1%}", f"{s.max_absolute:.1%}",
                 f"{s.mean_signed:+.1%}",
             )  # fmt: skip
     console.print(errors)

@@ -33,6 +33,7 @@ __all__ = [
     "MeasuredBatch",
     "OfflineBatchModel",
     "compare",
+    "error_summary",
     "load_measured",
     "main",
     "summarize",
@@ -74,7 +75,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class ErrorSummary:
-    """Errors over one framework's runs."""
+    """Relative errors of predictions; a positive mean is too slow."""
 
     runs: int
     median_absolute: float
@@ -182,15 +183,17 @@ def summarize(rows: Iterable[Comparison]) -> dict[str, ErrorSummary]:
     by_framework: dict[str, list[float]] = {}
     for row in rows:
         by_framework.setdefault(row.measured.framework, []).append(row.error)
-    return {
-        framework: ErrorSummary(
-            runs=len(errors),
-            median_absolute=float(np.median(np.abs(errors))),
-            max_absolute=float(np.max(np.abs(errors))),
-            mean_signed=float(np.mean(errors)),
-        )
-        for framework, errors in by_framework.items()
-    }
+    return {framework: error_summary(errors) for framework, errors in by_framework.items()}
+
+
+def error_summary(errors: Sequence[float] | FloatArray) -> ErrorSummary:
+    """Median and largest absolute error, and the mean with its sign. Needs one error at least."""
+    return ErrorSummary(
+        runs=len(errors),
+        median_absolute=float(np.median(np.abs(errors))),
+        max_absolute=float(np.max(np.abs(errors))),
+        mean_signed=float(np.mean(errors)),
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from inferencegym.errors import InvalidValueError
+from simulator.data.compare_measured import ErrorSummary, error_summary
 from simulator.data.import_measurements import (
     PARAMETERS,
     Calibration,
@@ -17,7 +18,7 @@ from simulator.data.import_measurements import (
     known_model,
     usable,
 )
-from simulator.data.measured_figures import QUANTITIES, ErrorSummary, Figure, PackPredictor, summarize
+from simulator.data.measured_figures import QUANTITIES, Figure, PackPredictor
 from simulator.data.measurements import LeftOut, Measurements
 from simulator.data.pack_columns import PackSettings, build_pack
 from simulator.data.pack_io import TracePack, write_pack
@@ -62,7 +63,7 @@ class ImportReport:
         groups["all"] = [True] * len(self.figures)
         return {
             kind: {
-                title: summarize([e for e, member in zip(errors, members, strict=True) if member])
+                title: error_summary([e for e, member in zip(errors, members, strict=True) if member])
                 for title, members in groups.items()
             }
             for kind, errors in self.errors.items()
@@ -136,7 +137,7 @@ def import_pack(measurements: Measurements, request: ImportRequest) -> ImportRep
     held_out = held_out_errors(base, settings, figures)
     origin = (
         f"{len(figures)} figures of {_names(measurements.files)}, "
-        f"median error held out {summarize(held_out).median_absolute:.1%}"
+        f"median error held out {error_summary(held_out).median_absolute:.1%}"
     )
     engine = request.engine or measurements.engine or "not stated"
     pack = imported_pack(base, settings, calibration, figures, origin, engine, request.engine_version)

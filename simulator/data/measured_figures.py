@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil, exp
 
@@ -17,7 +17,7 @@ from simulator.data.pack_schema import BATCH_SIZES, PROMPT_LENGTHS_TOKENS, SPEC_
 from simulator.physics import prefill_stall_ms
 from simulator.trace_table import log2_weights
 
-__all__ = ["QUANTITIES", "ErrorSummary", "Figure", "PackPredictor", "figures_of", "summarize"]
+__all__ = ["QUANTITIES", "Figure", "PackPredictor", "figures_of"]
 
 QUANTITIES = {"tpot_ms": "TPOT ms", "ttft_ms": "TTFT ms", "latency_s": "latency s"}
 """What can be measured, with its heading."""
@@ -34,31 +34,10 @@ class Figure:
     measured: float
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorSummary:
-    """Relative errors of predictions; positive is too slow."""
-
-    figures: int
-    median_absolute: float
-    max_absolute: float
-    mean_signed: float
-
-
 def figures_of(points: Iterable[Measurement]) -> list[Figure]:
     """The measured numbers of all points."""
     named = [(point, name, getattr(point, name)) for point in points for name in QUANTITIES]
     return [Figure(point, name, float(value)) for point, name, value in named if value is not None]
-
-
-def summarize(errors: Sequence[float] | FloatArray) -> ErrorSummary:
-    """Median and largest absolute error, and the mean with its sign. Needs one error at least."""
-    values = np.asarray(errors, dtype=np.float64)
-    return ErrorSummary(
-        figures=len(values),
-        median_absolute=float(np.median(np.abs(values))),
-        max_absolute=float(np.max(np.abs(values))),
-        mean_signed=float(np.mean(values)),
-    )
 
 
 class PackPredictor:

@@ -39,7 +39,7 @@ def test_json_tells_every_error_and_writes_nothing(run: Run, tmp_path: Path) -> 
     assert figure["predicted"] == pytest.approx(figure["measured"] * (1 + figure["errors"]["predicted"]))
     held_out, fitted = (document["summary"][kind]["all"] for kind in ("held_out", "predicted"))
     assert fitted["median_absolute"] < 0.03
-    assert held_out["figures"] == len(document["figures"])
+    assert held_out["runs"] == len(document["figures"])
     assert len(document["parameters"]) == 9
     assert document["left_out"]
     assert not list(tmp_path.iterdir())
@@ -52,7 +52,7 @@ def test_evidence_about_the_shipped_pack(run: Run) -> None:
     assert "this pack" in result.out
     assert "Correction" not in result.out
     document = run("traces", "import", POINTS, "--evidence", shipped, "--json").json
-    assert document["summary"]["predicted"]["TPOT ms"]["figures"] == 8
+    assert document["summary"]["predicted"]["TPOT ms"]["runs"] == 8
 
 
 @pytest.mark.parametrize(

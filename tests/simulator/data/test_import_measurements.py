@@ -13,10 +13,10 @@ from inferencegym.errors import InvalidValueError, TracePackError, UnknownNameEr
 from inferencegym.models import ServeAction
 from simulator.data.benchmark_readers import read_measurements
 from simulator.data.calibrated_kernels import CalibratedKernels, Correction
-from simulator.data.compare_measured import OfflineBatchModel, load_measured
+from simulator.data.compare_measured import OfflineBatchModel
 from simulator.data.import_measurements import calibrate, held_out_errors, known_model, usable
 from simulator.data.import_report import ImportRequest, hold_against, import_pack, write_whole
-from simulator.data.measured_figures import Figure, PackPredictor, figures_of, summarize
+from simulator.data.measured_figures import Figure, PackPredictor, figures_of
 from simulator.data.measurements import Measurement, Measurements
 from simulator.data.pack_columns import PackSettings, build_pack
 from simulator.data.pack_io import DEFAULT_PACK_PATH, TracePack, read_pack
@@ -147,27 +147,6 @@ def test_what_no_figure_bears_on_stays_with_the_prior() -> None:
     assert found.correction.prefill == pytest.approx(1.0, abs=1e-6)
     assert found.deviations[0] == pytest.approx(0.3, rel=0.01)
     assert found.deviations[1] < 0.2
-
-
-@pytest.mark.parametrize(
-    ("framework", "before", "after"), [("TensorRT-LLM", 0.03, 0.03), ("vLLM", 0.10, 0.025)]
-)
-def test_published_runs_predict_each_other(framework: str, before: float, after: float) -> None:
-    """Every second published batch is fitted, the others predicted; ENVIRONMENT.md has the table."""
-    base = RooflineKernels.named("a100_sxm_40gb", "meta-llama/Meta-Llama-3-8B", 40.0)
-    points = [
-        Measurement("", 0, run.batch_size, run.io_tokens, run.io_tokens, False, latency_s=run.latency_s)
-        for run in load_measured()
-        if run.framework == framework
-    ]
-    figures = figures_of(points)
-    seen, hidden = figures[::2], figures[1::2]
-    uncorrected = summarize(PackPredictor(build_pack(base, SETTINGS)).errors(hidden))
-    fitted = CalibratedKernels(base, calibrate(base, SETTINGS, seen).correction)
-    corrected = summarize(PackPredictor(build_pack(fitted, SETTINGS)).errors(hidden))
-    assert uncorrected.median_absolute > before
-    assert corrected.median_absolute < after
-    assert corrected.max_absolute < uncorrected.max_absolute
 
 
 def test_an_offline_batch_is_predicted_as_the_comparison_does() -> None:
