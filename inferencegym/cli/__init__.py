@@ -1,5 +1,4 @@
 """The command-line tool: ``inferencegym serve | tasks | run | grade | compare | traces | market``.
-"""The command-line tool: ``inferencegym serve | tasks | run | grade | traces``.
 
 Everything heavy is imported inside the commands, so that ``--help`` is quick and ``run --url`` needs no
 simulator. Environments are known only through the registry.
