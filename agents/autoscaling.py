@@ -32,7 +32,7 @@ __all__ = ["AGENTS", "STATIC_REPLICAS"]
 
 Factory = Callable[[str, int], Any]
 
-STATIC_REPLICAS = {"balanced": 11, "high_traffic": 11, "failure_heavy": 11}
+STATIC_REPLICAS = {"balanced": 14, "high_traffic": 10, "failure_heavy": 24}
 """Constant totals with the best mean score."""
 
 

@@ -160,7 +160,7 @@ def _try(fleet: Any, totals: list[int]) -> tuple[float, npt.NDArray[np.bool_]]:
         fleet.play(0, total)
         result = fleet.result
         healthy.append(result[RESULT["healthy"]])
-        mend.append(result[RESULT["cpu"]] > HEALTHY_CPU or result[RESULT["latency"]] > 1.0)
+        mend.append(result[RESULT["cpu_steady"]] > HEALTHY_CPU or result[RESULT["latency"]] > 1.0)
         paid += result[RESULT["replica_seconds"]]
         cheapest += result[RESULT["cheapest_replica_seconds"]]
     return 0.4 * float(np.mean(healthy)) - 0.3 * max(0.0, paid / cheapest - 1.0), np.asarray(mend)

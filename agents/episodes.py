@@ -16,7 +16,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from agents.registry import get_agent
-from env.protocols import Episode, Grader
+from env.protocols import Agent, Episode, Grader
 from inferencegym.errors import InferenceGymError
 from inferencegym.registry import EnvSpec, all_specs, register
 
@@ -46,14 +46,14 @@ class EpisodeResult:
     figures: dict[str, float] = field(default_factory=dict[str, float])
 
 
-def play_episode(spec: EnvSpec, job: Job) -> EpisodeResult:
-    """Play and grade one episode in this process.
+def play_episode(spec: EnvSpec, job: Job, agent: Agent | None = None) -> EpisodeResult:
+    """Play and grade one episode in this process; ``agent`` plays instead of the one that the job names.
 
     Raises:
         UnknownNameError: no such task or agent.
         InferenceGymError: the agent lacks something, for example a key or trained parameters.
     """
-    agent = get_agent(spec.id, job.agent, job.task, job.seed)
+    agent = agent or get_agent(spec.id, job.agent, job.task, job.seed)
     episode: Episode = spec.part("make_env")(job.task, job.seed)
     grader: Grader = spec.part("grader")
     observation = episode.reset()

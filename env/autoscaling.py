@@ -63,7 +63,7 @@ _READY, _PENDING, _DRAINING = COUNT["ready"], COUNT["pending"], COUNT["draining"
 _WARMING, _TARGET, _NOW = COUNT["warming"], COUNT["target"], COUNT["now"]
 _HEALTHY, _OUTAGE, _CHANGE = RESULT["healthy"], RESULT["outage"], RESULT["target_change"]
 _REVERSAL, _PAID, _REQUIRED = RESULT["reversal"], RESULT["replica_seconds"], RESULT["required_replicas"]
-_LATENCY, _CPU, _ERROR_RATE = RESULT["latency"], RESULT["cpu"], RESULT["error_rate"]
+_LATENCY, _CPU, _ERROR_RATE = RESULT["latency"], RESULT["cpu_steady"], RESULT["error_rate"]
 _QUEUE_SEEN = MEASURED["queue_depth"]
 
 _COUNTS = ("arrived", "served", "timed_out", "failed", "corrupted", "running", "queue_depth")
@@ -303,6 +303,8 @@ class AutoscalingEnv:
                 "update_in_progress": count[_OLD] > 0,
                 "queue_depth": int(seen[_QUEUE_SEEN]),
                 "arrival_rate_rps": seen[5],
+                "arrival_rate_5m_rps": seen[10],
+                "arrival_trend_rps_per_min": seen[11],
                 "concurrency": seen[6],
                 "concurrency_6s": seen[7],
                 "cpu_steady": seen[8],

@@ -71,12 +71,12 @@ class AutoscalingBatch:
 
     @property
     def observation(self) -> FloatArray:
-        """(N, 20), see ``OBSERVATION_COLUMNS``."""
+        """(N, 22), see ``OBSERVATION_COLUMNS``."""
         return self._sheets.observation
 
     @property
     def previous(self) -> FloatArray:
-        """(N, 20): the observation one step ago; the same one right after a restart."""
+        """(N, 22): the observation one step ago; the same one right after a restart."""
         return self._sheets.previous
 
     @property
@@ -91,7 +91,7 @@ class AutoscalingBatch:
 
     @property
     def results(self) -> FloatArray:
-        """(N, 30): what happened in the last interval, columns as in ``RESULT``."""
+        """(N, 32): what happened in the last interval, columns as in ``RESULT``."""
         return self._fleets.result
 
     @property
@@ -138,7 +138,7 @@ class AutoscalingBatch:
 _NOW, _OLD = COUNT["now"], COUNT["old"]
 _READY, _PENDING, _DRAINING = COUNT["ready"], COUNT["pending"], COUNT["draining"]
 _WARMING, _TARGET = COUNT["warming"], COUNT["target"]
-_LATENCY, _CPU, _ERROR_RATE = RESULT["latency"], RESULT["cpu"], RESULT["error_rate"]
+_LATENCY, _CPU, _ERROR_RATE = RESULT["latency"], RESULT["cpu_steady"], RESULT["error_rate"]
 _PAID, _REQUIRED, _CHANGE = RESULT["replica_seconds"], RESULT["required_replicas"], RESULT["target_change"]
 _REVERSAL, _HEALTHY, _OUTAGE = RESULT["reversal"], RESULT["healthy"], RESULT["outage"]
 _MEASURED = len(MEASURED)

@@ -5,10 +5,11 @@ The observation shows the score so far and the grader computes the final one, bo
 ===============  ======  ====================================================================================
 part             weight  in [0, 1]
 ===============  ======  ====================================================================================
-survival           0.10  share of the episode before an outage of two minutes; 1 if there was none
-health             0.35  share of intervals inside every threshold: 0 at one half, 1 at all of them
+survival           0.05  share of the episode before an outage of two minutes; 1 if there was none
+health             0.30  share of intervals inside every threshold: 0 at one half, 1 at all of them
 slo_closeness      0.15  mean over intervals of the closeness of latency, error rate and cpu
-efficiency         0.30  1 − 2 × (replica-seconds paid ÷ those of the cheapest schedule − 1), held to [0, 1]
+efficiency         0.40  1 − 2 × (replica-seconds paid ÷ those of the cheapest schedule − 1), held to [0, 1],
+                         times the share of healthy intervals: not serving is no saving
 discipline         0.10  1 − changes of direction within 5 minutes ÷ 12, held to [0, 1]
 ===============  ======  ====================================================================================
 """
@@ -28,10 +29,10 @@ __all__ = [
 ]
 
 WEIGHTS: dict[str, float] = {
-    "survival": 0.10,
-    "health": 0.35,
+    "survival": 0.05,
+    "health": 0.30,
     "slo_closeness": 0.15,
-    "efficiency": 0.30,
+    "efficiency": 0.40,
     "discipline": 0.10,
 }
 
@@ -85,7 +86,7 @@ class Tally:
         """Count an interval (``MetricsSnapshot`` fields)."""
         self.steps += 1
         self.healthy += 1 if metrics["healthy"] else 0
-        self.closeness += closeness(metrics["latency"], metrics["cpu"], metrics["error_rate"])
+        self.closeness += closeness(metrics["latency"], metrics["cpu_steady"], metrics["error_rate"])
         self.paid_s += metrics["replica_seconds"]
         self.cheapest_s += metrics["cheapest_replica_seconds"]
         self.flips += 1 if metrics["reversal"] else 0
@@ -112,7 +113,7 @@ class Tally:
             "survival": 1.0 if self.survived else self.collapsed_at / steps,
             "health": max(0.0, 2.0 * self.healthy_ratio - 1.0),
             "slo_closeness": self.closeness / steps,
-            "efficiency": min(1.0, max(0.0, 1.0 - excess / EXCESS_AT_ZERO)),
+            "efficiency": self.healthy_ratio * min(1.0, max(0.0, 1.0 - excess / EXCESS_AT_ZERO)),
             "discipline": max(0.0, 1.0 - self.flips / FLIPS_AT_ZERO),
         }
 

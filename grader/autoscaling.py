@@ -32,7 +32,7 @@ class _LoggedMetrics(BaseModel):
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
     latency: Real = Field(ge=0.0, le=RATIO_MAX)
-    cpu: Real = Field(ge=0.0, le=RATIO_MAX)
+    cpu_steady: Real = Field(ge=0.0, le=RATIO_MAX)
     error_rate: Real = Field(ge=0.0, le=RATIO_MAX)
     replicas_ready: Whole = Field(ge=0, le=4 * MAX_REPLICAS)
     replica_seconds: Real = Field(ge=0.0, le=1e6)
@@ -104,7 +104,7 @@ class _Course:
         self._tally.add(
             {
                 **dict(metrics),
-                "healthy": within and metrics.cpu <= HEALTHY_CPU,
+                "healthy": within and metrics.cpu_steady <= HEALTHY_CPU,
                 "outage": down or metrics.replicas_ready == 0,
             }
         )
@@ -130,7 +130,7 @@ class _Course:
             "flips": float(tally.flips),
         }
         feedback = _feedback(task, score, passed, tally.healthy_ratio, breakdown)
-        return GradeResult(score, breakdown, feedback, verified, tally.steps, figures, passed)
+        return GradeResult(score, breakdown, feedback, verified, tally.steps, figures, passed=passed)
 
 
 GRADER = AutoscalingGrader()

@@ -136,6 +136,10 @@ class AutoscalingObservation(BaseModel):
     update_in_progress: bool = Field(description="Every replica is being replaced by a newer one.")
     queue_depth: int = Field(ge=0, le=1_000_000, description="Requests waiting for a replica.")
     arrival_rate_rps: float = Field(ge=0.0, le=10_000.0, description="Arrivals per second.")
+    arrival_rate_5m_rps: float = Field(ge=0.0, le=10_000.0, description="Mean of 5 minutes of it.")
+    arrival_trend_rps_per_min: float = Field(
+        ge=-10_000.0, le=10_000.0, description="Slope of a straight line through 5 minutes of it."
+    )
     concurrency: float = Field(ge=0.0, le=1e6, description="Requests in the service: waiting and running.")
     concurrency_6s: float = Field(ge=0.0, le=1e6, description="The same over the last 6 s of the interval.")
     cpu_steady: Ratio = Field(description="cpu of the replicas past their start-up work.")

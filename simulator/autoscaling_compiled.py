@@ -45,6 +45,7 @@ play_one = compiled(
     work=compiled(fleet.work, remove=_remove),
     spread=compiled(fleet.spread),
     arrive_and_admit=compiled(fleet.arrive_and_admit),
+    trend=compiled(fleet.trend),
     wait_quantile=compiled(fleet.wait_quantile),
     count_replicas=compiled(fleet.count_replicas),
     judge=compiled(fleet.judge),

@@ -48,6 +48,9 @@ ERROR_BUDGET = 0.01
 OUTAGE_SHARE = 0.5
 """Share of failed requests from which an interval is an outage."""
 
+TREND_INTERVALS = 20
+"""Five minutes."""
+
 _MEASURED = len(MEASURED)
 _SIX_SECONDS = 6
 """Panic window of Knative's autoscaler: a tenth of its stable window of 60 s."""
@@ -57,6 +60,7 @@ READY_COUNT, STARTING = COUNT["ready"], COUNT["pending"]
 DRAINING_COUNT, WARMING = COUNT["draining"], COUNT["warming"]
 LATENCY, CPU, ERROR_RATE, TRAFFIC = (RESULT[n] for n in ("latency", "cpu", "error_rate", "traffic"))
 QUEUE, ARRIVAL_RATE, KV = RESULT["queue_depth"], RESULT["arrival_rate_rps"], RESULT["kv_occupancy"]
+RATE_5M, TREND = RESULT["arrival_rate_5m_rps"], RESULT["arrival_trend_rps_per_min"]
 CONCURRENCY, CONCURRENCY_6S, CPU_STEADY = (RESULT[n] for n in ("concurrency", "concurrency_6s", "cpu_steady"))
 ARRIVED, SERVED, TIMED_OUT = RESULT["arrived"], RESULT["served"], RESULT["timed_out"]
 FAILED, CORRUPTED, RUNNING = RESULT["failed"], RESULT["corrupted"], RESULT["running"]
@@ -89,7 +93,7 @@ def start_replicas(fleets: Any, i: int) -> None:
         replace_old(fleets, i)
 
 
-def work(table: Any, fleets: Any, i: int, warm_up_s: float, allowed: int) -> Any:
+def work(table: Any, rules: Any, fleets: Any, i: int, allowed: int) -> Any:
     """Ready replicas finish requests, draining ones too, and go when they are empty.
 
     Returns finished requests, free places, ready replicas, their utilisation as reported (in requests/s) and
@@ -122,8 +126,8 @@ def work(table: Any, fleets: Any, i: int, warm_up_s: float, allowed: int) -> Any
             ready += 1
             ready_running += inside
             free += min(limit - left, allowed)
-            if clock[slot] < warm_up_s:
-                reported += table.peak_rps
+            if clock[slot] < rules.warm_up_s:
+                reported += rules.start_up_cpu * table.peak_rps
             else:
                 reported += pace
                 steady += pace
@@ -203,7 +207,7 @@ def play_interval(table: Any, rules: Any, fleets: Any, i: int, move: int, total:
         if count[STARTING] > 0:
             start_replicas(fleets, i)
         done, free, ready, busy, ready_running, settled, steady, running, tokens = work(
-            table, fleets, i, rules.warm_up_s, allowed
+            table, rules, fleets, i, allowed
         )
         arrivals = max(int(expected + spread_of_arrivals * fleets.noise[i][second] + 0.5), 0)
         count[QUEUED], admitted, gave_up = arrive_and_admit(
@@ -258,7 +262,28 @@ def play_interval(table: Any, rules: Any, fleets: Any, i: int, move: int, total:
     result[TRAFFIC] = min(arrived / capacity, RATIO_MAX) if capacity > 0.0 else RATIO_MAX
     count_replicas(fleets, i, rules.warm_up_s)
     judge(table, rules, fleets, i)
+    result[RATE_5M], result[TREND] = trend(fleets.history[i], now, result[ARRIVAL_RATE])
+    for column in range(_MEASURED):
+        fleets.history[i][now][column] = result[column]
     count[NOW] = now + 1
+
+
+def trend(history: Any, now: int, newest: float) -> Any:
+    """Mean of the arrival rate over the last five minutes (requests/s) and its slope (requests/s a minute).
+
+    The slope is that of the least-squares line, as Prometheus' deriv() gives it; 0 for a single interval.
+    """
+    count = min(now + 1, TREND_INTERVALS)
+    middle = 0.5 * (count - 1)
+    total, moment, spread_of_times = newest, middle * newest, middle * middle
+    for back in range(1, count):
+        at = middle - back
+        rate = history[now - back][ARRIVAL_RATE]
+        total += rate
+        moment += at * rate
+        spread_of_times += at * at
+    slope = moment / spread_of_times if count > 1 else 0.0
+    return total / count, slope * (60.0 / INTERVAL_S)
 
 
 def wait_quantile(waits: Any, waiting: Any, now: int, share: float) -> float:
@@ -319,7 +344,7 @@ def judge(table: Any, rules: Any, fleets: Any, i: int) -> None:
     result[ERROR_RATE] = min(errors / ERROR_BUDGET, RATIO_MAX)
     result[LATENCY] = min(max(result[P95] / TTFT_SLO_MS, result[TPOT] / TPOT_SLO_MS), RATIO_MAX)
     result[OUTAGE] = 1.0 if errors >= OUTAGE_SHARE or count[READY_COUNT] == 0 else 0.0
-    fine = result[LATENCY] <= 1.0 and result[ERROR_RATE] <= 1.0 and result[CPU] <= HEALTHY_CPU
+    fine = result[LATENCY] <= 1.0 and result[ERROR_RATE] <= 1.0 and result[CPU_STEADY] <= HEALTHY_CPU
     result[HEALTHY] = 1.0 if fine else 0.0
     demand: float = result[ARRIVED] / (INTERVAL_S * HEALTHY_CPU * table.peak_rps)
     required = min(max(ceil(demand), MIN_REPLICAS), MAX_REPLICAS)
@@ -329,8 +354,6 @@ def judge(table: Any, rules: Any, fleets: Any, i: int) -> None:
         gap = now - 1 - needed[layer]
         if gap > 0:
             cheapest += min(float(INTERVAL_S * gap), rules.mean_cold_start_s)
-        needed[layer] = now
+        needed[layer] = max(now, needed[layer])  # all there are count as needed before the first action
     result[REQUIRED] = required
     result[CHEAPEST] = cheapest
-    for column in range(_MEASURED):
-        fleets.history[i][now][column] = result[column]

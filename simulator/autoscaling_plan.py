@@ -92,7 +92,9 @@ class FleetConfig:
     """height: relative rise of the rate"""
     cold_start_s: Range = COLD_START_S
     warm_up_s: float = 30.0
-    """start-up work of a ready replica, during which it reports full utilisation"""
+    """start-up work of a ready replica: what it reports meanwhile is not its load"""
+    start_up_cpu: float = 1.0
+    """utilisation that it reports meanwhile; above 1 where it may use more CPU than it requested"""
     crashes: tuple[int, int] = (0, 0)
     """replicas that crash one by one"""
     zone_outage: float = 0.0
@@ -121,7 +123,7 @@ def with_scenario(config: FleetConfig, scenario: Scenario | None) -> FleetConfig
         case None:
             return config
         case "startup_cpu_spike":
-            return replace(config, warm_up_s=180.0, fixed_spike=(480.0, 900.0, 0.6))
+            return replace(config, warm_up_s=180.0, start_up_cpu=2.0, fixed_spike=(480.0, 900.0, 0.6))
         case "pending_ignored":
             longest = COLD_START_S[1]
             return replace(config, cold_start_s=(longest, longest), fixed_spike=(480.0, 900.0, 0.8))

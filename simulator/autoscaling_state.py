@@ -32,7 +32,7 @@ COUNT = _columns(
 
 MEASURED = _columns(
     "latency cpu error_rate traffic queue_depth arrival_rate_rps concurrency concurrency_6s cpu_steady "
-    "kv_occupancy"
+    "kv_occupancy arrival_rate_5m_rps arrival_trend_rps_per_min"
 )
 """What monitoring reports about an interval; it reaches the agent late."""
 
@@ -50,12 +50,14 @@ class Rules(NamedTuple):
     """What every fleet of a task has in common."""
 
     warm_up_s: float
+    start_up_cpu: float
     mean_cold_start_s: float
 
     @classmethod
     def of(cls, config: FleetConfig) -> Rules:
         """The rules of a task."""
-        return cls(config.warm_up_s, 0.5 * (config.cold_start_s[0] + config.cold_start_s[1]))
+        low, high = config.cold_start_s
+        return cls(config.warm_up_s, config.start_up_cpu, 0.5 * (low + high))
 
 
 class Fleets(NamedTuple):

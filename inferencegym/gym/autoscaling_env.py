@@ -29,7 +29,7 @@ class AutoscalingGymEnv(GymEnv):
     parts; "dict": Discrete(3) under its name; "multidiscrete": MultiDiscrete([3]). :meth:`action_masks` says
     which of the three would have an effect now.
 
-    **Observation space.** 22 float32 entries in [0, 1] or [-1, 1]; the table is in
+    **Observation space.** 24 float32 entries in [0, 1] or [-1, 1]; the table is in
     :mod:`inferencegym.gym.codecs.autoscaling`.
 
     **Rewards.** In [-1, 0.5], see :mod:`env.autoscaling_reward`.

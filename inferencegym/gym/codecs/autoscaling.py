@@ -23,8 +23,10 @@
 17   update_in_progress    0, 1     as it is
 18   step_count            [0, 1]   share of 240
 19   healthy_ratio         [0, 1]   as it is
-20   arrival_trend         [-1, 1]  change of the arrival rate since the step before, relative
-21   concurrency_trend     [-1, 1]  change of the concurrency since the step before, relative
+20   arrival_rate_5m       [0, 1]   as 7
+21   arrival_trend_5m      [0, 1]   linear, -20 to 20 requests/s a minute
+22   arrival_trend         [-1, 1]  change of the arrival rate since the step before, relative
+23   concurrency_trend     [-1, 1]  change of the concurrency since the step before, relative
 ===  ====================  =======  =========================================================
 
 One knob, ``action``: scale_down, no_op, scale_up. Totals are for controllers that call the environment
@@ -49,6 +51,8 @@ ENTRY_POINT = "inferencegym.gym.autoscaling_env:AutoscalingGymEnv"
 VECTOR_ENTRY_POINT = "inferencegym.gym.autoscaling_vector:AutoscalingVectorEnv"
 
 _LONGEST_AGE_S = 900.0
+_STEEPEST = 20.0
+"""Change of arrivals, requests/s a minute; a rush hour brings half of it."""
 
 _FEATURES = (
     Feature("latency", "latency", 0, RATIO_MAX, "log"),
@@ -71,6 +75,8 @@ _FEATURES = (
     Feature("update_in_progress", "update_in_progress"),
     Feature("step_count", "step_count", 0, AUTOSCALING_STEPS),
     Feature("healthy_ratio", "healthy_ratio"),
+    Feature("arrival_rate_5m", "arrival_rate_5m_rps", 0, 500.0, "log", 10.0),
+    Feature("arrival_trend_5m", "arrival_trend_rps_per_min", -_STEEPEST, _STEEPEST),
     Feature("arrival_trend", "arrival_rate_rps", scale="trend"),
     Feature("concurrency_trend", "concurrency", scale="trend"),
 )
