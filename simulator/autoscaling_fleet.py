@@ -52,6 +52,9 @@ TREND_INTERVALS = 20
 """Five minutes."""
 
 _MEASURED = len(MEASURED)
+_ROUNDING = 1e-9
+"""Less than a request's share of the places, more than an error of rounding."""
+
 _SIX_SECONDS = 6
 """Panic window of Knative's autoscaler: a tenth of its stable window of 60 s."""
 
@@ -76,7 +79,7 @@ OUTAGE, HEALTHY = RESULT["outage"], RESULT["healthy"]
 
 
 def start_replicas(fleets: Any, i: int) -> None:
-    """One second nearer to ready; each replica of an update that gets there relieves one of the old ones."""
+    """In an update: one second nearer to ready; each new replica that gets there relieves an old one."""
     count, phase, clock = fleets.count[i], fleets.phase[i], fleets.clock[i]
     started = fresh = 0
     for slot in range(count[LIVE]):
@@ -94,7 +97,7 @@ def start_replicas(fleets: Any, i: int) -> None:
 
 
 def work(table: Any, rules: Any, fleets: Any, i: int, allowed: int) -> Any:
-    """Ready replicas finish requests, draining ones too, and go when they are empty.
+    """Replicas start, finish requests and, when they drain and are empty, go.
 
     Returns finished requests, free places, ready replicas, their utilisation as reported (in requests/s) and
     running requests, ready replicas past their start-up and their utilisation, running requests of all
@@ -109,8 +112,15 @@ def work(table: Any, rules: Any, fleets: Any, i: int, allowed: int) -> Any:
     while slot < count[LIVE]:
         kind, inside = phase[slot], running[slot]
         if kind == PENDING:
-            slot += 1
-            continue
+            if count[OLD] == 0:
+                clock[slot] -= 1.0
+                if clock[slot] <= 0.0:
+                    phase[slot] = kind = READY
+                    clock[slot] = 0.0
+                    count[STARTING] -= 1
+            if kind == PENDING:
+                slot += 1
+                continue
         pace = rate[inside]
         all_running += inside
         tokens_ms += inside * tpot[inside]
@@ -144,10 +154,11 @@ def spread(table: Any, fleets: Any, i: int, admitted: int, free: int, allowed: i
     """Hand ``admitted`` requests to ready replicas in proportion to their free places."""
     phase, running, limit = fleets.phase[i], fleets.running[i], table.limit
     places = given = 0
+    ratio = admitted / free
     for slot in range(fleets.count[i][LIVE]):
         if phase[slot] == READY:
             places += min(limit - running[slot], allowed)
-            share = places * admitted // free
+            share = int(places * ratio + _ROUNDING)  # all of them when places are free
             running[slot] += share - given
             given = share
 
@@ -204,7 +215,7 @@ def play_interval(table: Any, rules: Any, fleets: Any, i: int, move: int, total:
         carry[0] += table.prefill_rps
         allowed = int(carry[0])
         carry[0] -= allowed
-        if count[STARTING] > 0:
+        if count[OLD] > 0 and count[STARTING] > 0:
             start_replicas(fleets, i)
         done, free, ready, busy, ready_running, settled, steady, running, tokens = work(
             table, rules, fleets, i, allowed
@@ -262,23 +273,24 @@ def play_interval(table: Any, rules: Any, fleets: Any, i: int, move: int, total:
     result[TRAFFIC] = min(arrived / capacity, RATIO_MAX) if capacity > 0.0 else RATIO_MAX
     count_replicas(fleets, i, rules.warm_up_s)
     judge(table, rules, fleets, i)
-    result[RATE_5M], result[TREND] = trend(fleets.history[i], now, result[ARRIVAL_RATE])
+    fleets.rates[i][now] = result[ARRIVAL_RATE]
+    result[RATE_5M], result[TREND] = trend(fleets.rates[i], now)
     for column in range(_MEASURED):
         fleets.history[i][now][column] = result[column]
     count[NOW] = now + 1
 
 
-def trend(history: Any, now: int, newest: float) -> Any:
+def trend(rates: Any, now: int) -> Any:
     """Mean of the arrival rate over the last five minutes (requests/s) and its slope (requests/s a minute).
 
     The slope is that of the least-squares line, as Prometheus' deriv() gives it; 0 for a single interval.
     """
     count = min(now + 1, TREND_INTERVALS)
     middle = 0.5 * (count - 1)
-    total, moment, spread_of_times = newest, middle * newest, middle * middle
-    for back in range(1, count):
+    total = moment = spread_of_times = 0.0
+    for back in range(count):
         at = middle - back
-        rate = history[now - back][ARRIVAL_RATE]
+        rate = rates[now - back]
         total += rate
         moment += at * rate
         spread_of_times += at * at

@@ -166,6 +166,7 @@ class Plan(NamedTuple):
 
 
 _TIMES_S: FloatArray = (np.arange(INTERVALS, dtype=np.float64) - WARM_UP_INTERVALS + 0.5) * INTERVAL_S
+_STEPS: FloatArray = np.arange(INTERVALS, dtype=np.float64)
 _EPISODE_S = float(AUTOSCALING_STEPS * INTERVAL_S)
 
 
@@ -202,11 +203,9 @@ def _rate(rng: np.random.Generator, config: FleetConfig) -> FloatArray:
     start = 240.0 + rush_at * max(0.0, _EPISODE_S - length - 480.0)
     day += height * _bump(start, length, config.rush_ramp_s)
     shocks = rng.standard_normal(INTERVALS) * config.noise * (1.0 - config.noise_memory**2) ** 0.5
-    slow, level = np.empty(INTERVALS), 0.0
-    for index, shock in enumerate(shocks.tolist()):
-        level = config.noise_memory * level + shock
-        slow[index] = level
-    day *= 1.0 + slow
+    # x(t) = memory × x(t − 1) + shock(t), summed up at once.
+    decay = config.noise_memory**_STEPS
+    day *= 1.0 + decay * np.cumsum(shocks / decay)
     spikes = list(_windows(rng, config.spikes))
     if config.fixed_spike is not None:
         spikes.append(config.fixed_spike)

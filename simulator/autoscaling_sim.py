@@ -120,7 +120,7 @@ class Fleet:
 
 CHANGING = (
     *("phase", "old", "running", "clock", "progress", "waiting", "waits"),
-    *("count", "carry", "needed", "result", "history"),
+    *("count", "carry", "needed", "result", "history", "rates"),
 )
 """Fields of ``Fleets`` that an interval writes."""
 

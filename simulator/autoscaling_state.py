@@ -87,6 +87,8 @@ class Fleets(NamedTuple):
     """(N, RESULT)"""
     history: Any
     """(N, INTERVALS, MEASURED)"""
+    rates: Any
+    """(N, INTERVALS) arrivals per second of each interval"""
     rate: Any
     noise: Any
     cold: Any
@@ -104,7 +106,7 @@ class Fleets(NamedTuple):
         whole |= {"count": len(COUNT), "needed": MAX_REPLICAS + 1}
         whole |= dict.fromkeys(("crashes", "source", "update", "pause"), INTERVALS)
         real = {"clock": SLOTS, "progress": SLOTS, "carry": 2, "result": len(RESULT)}
-        real |= dict.fromkeys(("rate", "zone", "sick"), INTERVALS)
+        real |= dict.fromkeys(("rates", "rate", "zone", "sick"), INTERVALS)
         real |= {"noise": INTERVALS * INTERVAL_S, "cold": 256}
         arrays: dict[str, Any] = {
             name: np.zeros((count, width), dtype=np.int64) for name, width in whole.items()
