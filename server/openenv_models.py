@@ -128,5 +128,9 @@ def wire_observation(models: WireModels, result: StepResult) -> Observation:
 def first_observation(models: WireModels, observation: BaseModel, info: dict[str, Any]) -> Observation:
     """What a reset returns."""
     # An environment's own model may have some of these fields too.
-    start = {"reward": None, "done": False, "terminated": False, "truncated": False, "metadata": {}}
-    return models.observation.model_construct(**{**observation.__dict__, **start, "info": info})
+    values: dict[str, Any] = {
+        **observation.__dict__,
+        **{"reward": None, "done": False, "terminated": False, "truncated": False},
+        **{"info": info, "metadata": {}},
+    }
+    return models.observation.model_construct(**values)
