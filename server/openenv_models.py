@@ -130,7 +130,11 @@ def first_observation(models: WireModels, observation: BaseModel, info: dict[str
     # An environment's own model may have some of these fields too.
     values: dict[str, Any] = {
         **observation.__dict__,
-        **{"reward": None, "done": False, "terminated": False, "truncated": False},
-        **{"info": info, "metadata": {}},
+        "reward": None,
+        "done": False,
+        "terminated": False,
+        "truncated": False,
+        "info": info,
+        "metadata": {},
     }
     return models.observation.model_construct(**values)
