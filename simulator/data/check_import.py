@@ -2,6 +2,9 @@
 
 The published offline batches of ``measured_a100_40gb_llama3_8b.csv`` are split in two, every second run in
 each half. Each half is imported as measurements of an A100 with 40 GB, and predicts the runs of the other.
+
+Then the reference engine, driven by the shipped pack, is load-tested, and its results are read as those of a
+real engine: the pack is held against them, and they are imported as if the pack were not known.
 """
 
 from __future__ import annotations
@@ -10,15 +13,21 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from simulator.data.benchmark_readers_vllm import read_vllm_result
+from simulator.data.benchmark_record import Record
 from simulator.data.calibrated_kernels import CalibratedKernels
-from simulator.data.compare_measured import error_summary, load_measured
+from simulator.data.compare_measured import ErrorSummary, error_summary, load_measured
 from simulator.data.import_measurements import calibrate
-from simulator.data.measured_figures import Figure, PackPredictor, figures_of
-from simulator.data.measurements import Measurement
+from simulator.data.import_report import ImportReport, ImportRequest, hold_against, import_pack
+from simulator.data.measured_figures import QUANTITIES, Figure, PackPredictor, figures_of
+from simulator.data.measurements import Collected, Measurement, Measurements
 from simulator.data.pack_columns import PackSettings, build_pack
+from simulator.data.pack_io import DEFAULT_PACK_PATH, read_pack
+from simulator.data.reference_load_tests import LOADS, Load, load_tests
 from simulator.data.roofline_kernels import RooflineKernels
+from simulator.trace_table import load_trace_table
 
-__all__ = ["CrossPrediction", "cross_predict", "main"]
+__all__ = ["CrossPrediction", "cross_predict", "main", "reference_report"]
 
 _SETTINGS = PackSettings(build_date="2026-01-01")
 
@@ -74,8 +83,50 @@ def cross_predict(framework: str) -> list[CrossPrediction]:
     ]
 
 
+def reference_report(loads: Sequence[Load] = LOADS, seconds: int = 200) -> tuple[ImportReport, ImportReport]:
+    """The shipped pack held against the reference engine's load tests, and the import of these."""
+    results = load_tests(load_trace_table(), loads, seconds)
+    collected = Collected()
+    for load, result in zip(loads, results, strict=True):
+        name = f"{load.rate_rps:g}/s, {load.prompt_tokens} + {load.output_tokens}"
+        read_vllm_result(Record(name, "key", result), 0, collected)
+    measurements = Measurements(tuple(collected.points), tuple(collected.left_out), files=("reference",))
+    pack = read_pack(DEFAULT_PACK_PATH)
+    request = ImportRequest(
+        pack.metadata.gpu, pack.metadata.memory_limit_gb, _SETTINGS.build_date, pack.metadata.model
+    )
+    return hold_against(measurements, pack), import_pack(measurements, request)
+
+
 def main() -> int:
-    """Command line: prints both halves' predictions as Markdown; returns 0."""
+    """Command line: prints all predictions as Markdown; returns 0."""
+    sys.stdout.write("\n".join([*_published(), "", *_reference()]) + "\n")
+    return 0
+
+
+def _reference() -> list[str]:
+    evidence, imported = reference_report()
+    lines = [
+        "| reference engine at | sequences | of | measured ms | shipped pack | roofline alone | imported |",
+        "|---|--:|---|--:|--:|--:|--:|",
+    ]
+    for index, figure in enumerate(evidence.figures):
+        errors = (evidence.errors["predicted"], imported.errors["uncorrected"], imported.errors["predicted"])
+        shown = " | ".join(f"{error[index]:+.1%}" for error in errors)
+        name = QUANTITIES[figure.quantity].split()[0]
+        lines.append(
+            f"| {figure.point.where} | {figure.point.batch:.1f} | {name} | {figure.measured:.1f} | {shown} |"
+        )
+    for label, report, kind in (
+        ("shipped pack", evidence, "predicted"),
+        ("imported, held out", imported, "held_out"),
+    ):
+        for title, summary in report.summaries()[kind].items():
+            lines += ["", f"{label}, {title}: {_worded(summary)}"]
+    return lines
+
+
+def _published() -> list[str]:
     frameworks = list(dict.fromkeys(run.framework for run in load_measured()))
     predictions = {framework: cross_predict(framework) for framework in frameworks}
     lines = [
@@ -94,12 +145,14 @@ def main() -> int:
         before = _said([row.roofline_error for row in rows])
         after = _said([row.imported_error for row in rows])
         lines.append(f"{framework}: {len(rows)} runs; roofline alone {before}; after the import {after}")
-    sys.stdout.write("\n".join(lines) + "\n")
-    return 0
+    return lines
 
 
 def _said(errors: Sequence[float]) -> str:
-    summary = error_summary(errors)
+    return _worded(error_summary(errors))
+
+
+def _worded(summary: ErrorSummary) -> str:
     return (
         f"median absolute error {summary.median_absolute:.1%}, largest {summary.max_absolute:.1%}, "
         f"mean {summary.mean_signed:+.1%}"

@@ -43,12 +43,15 @@ def figures_of(points: Iterable[Measurement]) -> list[Figure]:
 class PackPredictor:
     """What a pack says about measured operating points.
 
-    With ``n`` sequences in the eyes of one of them, ``n - 1`` others run:
+    With ``n`` sequences in the eyes of one of them, ``n - 1`` others run. Prompt chunks and decode rows go
+    through one forward, as in vLLM and TensorRT-LLM, so that a prefill beside decoding does not read the
+    weights again: what it *adds* is prefill less the step of one sequence with next to no cache.
 
-    - TPOT = step(n) + (n - 1) prefills of others in the time of one output, where prefill shares the GPU;
-    - TTFT = prefill + half a step, the rest of the iteration in flight, where one is; a prompt of several
-      chunks waits for a step more between any two. At a mean of ``n - 1`` others one is in flight with
-      probability 1 - exp(1 - n).
+    - TPOT = step(n) + what the prefills of n - 1 others add in the time of one output, where prefill shares
+      the GPU.
+    - TTFT = prefill where nothing else runs. Where others decode, which at a mean of ``n - 1`` has the
+      probability 1 - exp(1 - n), it is half a step, the rest of the iteration in flight, a step for each
+      chunk of the prompt, and what prefill adds.
 
     Times between the grid's nodes are linear in log2 batch and log2 length, as everywhere in the simulators.
     """
@@ -69,13 +72,14 @@ class PackPredictor:
             return self._latency_s(point)
         prefill_ms = self._prefill(point.tier, point.prompt_tokens)
         step_ms = self._step(point.tier, point.batch, point.prompt_tokens + point.output_tokens / 2)
+        weights_ms = float(self._step_ms[0, point.tier, 0])
         others = point.batch - 1.0
         if figure.quantity == "ttft_ms":
-            steps = ceil(point.prompt_tokens / self._pack.metadata.prefill_chunk_tokens) - 0.5
-            return prefill_ms + steps * step_ms * (1.0 - exp(-others))
+            steps = ceil(point.prompt_tokens / self._pack.metadata.prefill_chunk_tokens) + 0.5
+            return prefill_ms + (steps * step_ms - weights_ms) * (1.0 - exp(-others))
         if not point.colocated:
             return step_ms
-        return step_ms + prefill_stall_ms(others, prefill_ms, point.output_tokens - 1.0)
+        return step_ms + prefill_stall_ms(others, prefill_ms - weights_ms, point.output_tokens - 1.0)
 
     def errors(self, figures: Iterable[Figure]) -> FloatArray:
         """Relative errors, positive where the pack is too slow."""

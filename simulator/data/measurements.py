@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["LeftOut", "LoadTest", "Measurement", "Measurements", "from_load_test"]
+__all__ = ["Collected", "LeftOut", "LoadTest", "Measurement", "Measurements", "from_load_test"]
 
 CLOSED_LOOP_SHARE = 0.8
 """Share of the permitted concurrency that must be in flight on average for a run to count as limited by it.

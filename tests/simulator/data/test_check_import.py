@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.data.check_import import cross_predict, main
+from simulator.data.check_import import cross_predict, main, reference_report
 from simulator.data.compare_measured import error_summary
+from simulator.data.reference_load_tests import Load
 
 
 @pytest.mark.parametrize(
@@ -22,8 +23,21 @@ def test_stated_errors_hold(framework: str, before: float, after: float, largest
     assert imported.max_absolute < min(largest, roofline.max_absolute)
 
 
+def test_load_tests_of_the_reference_engine_are_read_right() -> None:
+    """Its own pack meets the engine's TPOT within 2 %, from one sequence to thirty; so does an import."""
+    loads = (Load(0.2, 256, 256), Load(3.0, 256, 256), Load(7.0, 256, 256), Load(2.0, 1024, 256))
+    evidence, imported = reference_report(loads, seconds=100)
+    assert [figure.point.batch > 20.0 for figure in evidence.figures if figure.quantity == "tpot_ms"][2]
+    tpot = evidence.summaries()["predicted"]["TPOT ms"]
+    assert tpot.runs == 4
+    assert tpot.max_absolute < 0.02
+    assert evidence.summaries()["predicted"]["TTFT ms"].max_absolute < 0.12
+    assert imported.summaries()["predicted"]["TPOT ms"].max_absolute < 0.02
+
+
 def test_command_prints_every_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main() == 0
     printed = capsys.readouterr().out
     assert printed.count("| vLLM |") == 12
     assert "after the import median absolute error" in printed
+    assert printed.count("/s, ") >= 14
