@@ -65,7 +65,8 @@ class Episode(Protocol):
         """Advance one step with an already validated action model.
 
         ``info`` is JSON-ready and holds at least ``timestep``, ``metrics``, ``workload``,
-        ``masked_actions`` and ``reward_terms`` (named, signed parts that sum to the reward).
+        ``masked_actions`` and ``reward_terms`` (named, signed parts that sum to the reward). What else a
+        grade depends on, ``settings`` holds.
 
         Raises:
             EpisodeDoneError: the episode is over; nothing was changed.

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from env.checks import checked_seed, invalid_value
 from env.protocols import TaskInfo
 from env.reward import RewardFunction
-from env.serving_tasks import TASKS, RewardWeights, get_task, load_calibration
+from env.serving_tasks import TASKS, RewardWeights, get_task, has_calibration, load_calibration
 from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InvalidValueError
 from inferencegym.models import (
     LATENCY_MS_MAX,
@@ -25,6 +25,8 @@ from inferencegym.models import (
     ServeObservation,
     construct,
 )
+from simulator.data.pack_schema import VALUE_COLUMNS
+from simulator.packs import known_packs, pack_name
 from simulator.physics import prompt_bucket
 from simulator.serving_engine import Engine, EngineModel, Knobs, SecondResult, ServingEngine
 from simulator.trace_sim import TraceSimulator, shared_simulator
@@ -34,13 +36,17 @@ __all__ = ["InferenceEnv", "describe", "make_env"]
 
 _DEFAULTS = Knobs()
 
+REFERENCE_MEMORY_GB = 40.0
+"""GPU memory that the memory limits of the tasks are written for, GiB."""
+
 
 class InferenceEnv:
     """One episode of LLM serving control.
 
-    **Description.** A deployment of Llama-3-8B on A100s serves traffic that it does not choose. Every second
-    the agent sets the knobs of one engine; queue, KV cache and running sequences carry over. ``replicas``
-    identical engines share the arrivals round robin, and one of them is simulated.
+    **Description.** A deployment of Llama-3-8B on A100s (or what another trace pack describes) serves traffic
+    that it does not choose. Every second the agent sets the knobs of one engine; queue, KV cache and running
+    sequences carry over. ``replicas`` identical engines share the arrivals round robin, and one of them is
+    simulated.
 
     **Action space.** :class:`~inferencegym.models.ServeAction`: kv_budget, spec_length, batch_size,
     prefill_disagg, quant_tier. Knobs that a task does not open are held at their defaults and named in
@@ -78,6 +84,10 @@ class InferenceEnv:
         if workload is not None and workload.steps != steps:
             raise InvalidValueError("workload.steps", workload.steps, f"{steps}, the length of the episode")
         self.simulator = simulator
+        self.trace_pack = pack_name(simulator.table.path)
+        """Name of the pack that the episode is served with."""
+        self.memory_scale = simulator.table.metadata.memory_limit_gb / REFERENCE_MEMORY_GB
+        """Memory of this GPU over that of the GPU that the tasks' limits are written for."""
         self.task: TaskInfo = task.info
         self.episode_id = ""
         self.weights = _weights(task.weights, config)
@@ -88,9 +98,9 @@ class InferenceEnv:
         self.engine_model = EngineModel(simulator.table, self._workload)
         self.reward_function = RewardFunction(
             self.weights,
-            load_calibration()["tasks"][task_id]["max_tokens_per_s"],
+            self._max_tokens_per_s(),
             self._workload.primary_slo_ms,
-            self._workload.memory_limit_gb,
+            self.memory_limit_gb,
         )
         self._seed = checked_seed(seed)
         self._make_engine = engine
@@ -155,6 +165,7 @@ class InferenceEnv:
             "metrics": _metrics(result),
             "workload": self._workload_state(result),
             "masked_actions": list(self.masked_actions),
+            "settings": {"trace_pack": self.trace_pack},
             "reward_terms": terms._asdict(),
             "requests": {
                 "arrived": result.arrived,
@@ -213,11 +224,25 @@ class InferenceEnv:
         self._cost_so_far = snapshot["cost_so_far"]
         self._cumulative_reward = snapshot["cumulative_reward"]
 
+    @property
+    def memory_limit_gb(self) -> float | None:
+        """The task's memory limit on this GPU, GiB; None where it has none. A limit is a share of the GPU: 36
+        of 40 GiB are 72 of 80."""
+        limit = self._workload.memory_limit_gb
+        return None if limit is None else limit * self.memory_scale
+
     def reserved_memory_gb(self, action: ServeAction) -> float:
         """GiB that an action reserves under this task; above the pack's limit (40) it is out of memory."""
         return self.engine_model.memory_gb(self._knobs(action))
 
     # --- parts ---------------------------------------------------------------------------------------------
+
+    def _max_tokens_per_s(self) -> float:
+        """Where T of the reward reaches 1: as calibrated, or, of a pack without a calibration, the highest
+        throughput in its table that fits the GPU, at the pack's reference output length."""
+        if has_calibration(self.trace_pack):
+            return load_calibration(self.trace_pack)["tasks"][self.task.id]["max_tokens_per_s"]
+        return float(self.simulator.table.values[..., VALUE_COLUMNS.index("tps")].max())
 
     def _knobs(self, action: ServeAction) -> Knobs:
         """The action with locked knobs at their defaults."""
@@ -306,16 +331,21 @@ def parse_action(action: Any, where: str = "action") -> ServeAction:
         raise invalid_value(where, error) from None
 
 
+def _config(config: RewardConfig | Mapping[str, Any]) -> RewardConfig:
+    if isinstance(config, RewardConfig):
+        return config
+    try:
+        return RewardConfig.model_validate(config)
+    except ValidationError as error:
+        raise invalid_value("config", error) from None
+
+
 def _weights(default: RewardWeights, config: RewardConfig | Mapping[str, Any] | None) -> RewardWeights:
     """Task weights with the overrides of ``config``."""
     if config is None:
         return default
-    if not isinstance(config, RewardConfig):
-        try:
-            config = RewardConfig.model_validate(config)
-        except ValidationError as error:
-            raise invalid_value("config", error) from None
-    weights = replace(default, **config.model_dump(exclude_none=True))
+    given = _config(config).model_dump(exclude_none=True, include=set(default.__slots__))
+    weights = replace(default, **given)
     if weights.beta + weights.gamma + weights.delta > 1.0 + 1e-9:
         raise InvalidValueError(
             "config", asdict(weights), "beta + gamma + delta of at most 1, so that rewards stay in [-1, 1]"
@@ -323,9 +353,19 @@ def _weights(default: RewardWeights, config: RewardConfig | Mapping[str, Any] | 
     return weights
 
 
-def make_env(task_id: str, seed: int = 42, config: Mapping[str, Any] | None = None) -> InferenceEnv:
-    """An environment over the shipped trace pack (the registry's factory). Call ``reset()`` next."""
-    return InferenceEnv(shared_simulator(), task_id, seed, config)
+def make_env(
+    task_id: str,
+    seed: int = 42,
+    config: RewardConfig | Mapping[str, Any] | None = None,
+    engine: Callable[[EngineModel, EpisodeTraffic], Engine] = ServingEngine,
+) -> InferenceEnv:
+    """The registry's factory: an environment over the trace pack that ``config`` names, else the default one.
+
+    Call ``reset()`` next. Raises as :class:`InferenceEnv`, and UnknownNameError for a pack that is not there.
+    """
+    settings = None if config is None else _config(config)
+    pack = None if settings is None else settings.trace_pack
+    return InferenceEnv(shared_simulator(pack), task_id, seed, settings, engine=engine)
 
 
 def describe() -> dict[str, Any]:
@@ -335,5 +375,6 @@ def describe() -> dict[str, Any]:
         "reward_weights": {task_id: asdict(task.weights) for task_id, task in tasks.items()},
         "workloads": {task_id: task.workload.model_dump(mode="json") for task_id, task in tasks.items()},
         "trace_pack": asdict(shared_simulator().table.metadata),
+        "trace_packs": {name: asdict(shared_simulator(name).table.metadata) for name in known_packs()},
         "calibration": load_calibration(),
     }

@@ -13,11 +13,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 from env.protocols import TaskInfo
-from inferencegym.errors import UnknownNameError
+from inferencegym.errors import InvalidValueError, UnknownNameError
 from inferencegym.models import DEFAULT_EPISODE_LENGTH, ServeAction
+from simulator.packs import DEFAULT_PACK, SHIPPED, pack_name, pack_path
 from simulator.workload_config import WorkloadConfig, get_workload
 
-__all__ = ["CALIBRATION_PATH", "TASKS", "RewardWeights", "ServingTask", "get_task", "load_calibration"]
+__all__ = [
+    "CALIBRATION_PATH",
+    "TASKS",
+    "RewardWeights",
+    "ServingTask",
+    "calibration_path",
+    "get_task",
+    "has_calibration",
+    "load_calibration",
+]
 
 CALIBRATION_PATH = Path(__file__).with_name("calibration.json")
 
@@ -108,7 +118,29 @@ def get_task(task_id: str) -> ServingTask:
     return _SERVING_TASKS[task_id]
 
 
+def calibration_path(pack: str) -> Path:
+    """Where the anchors of a trace pack are kept, whether or not they are there."""
+    return (
+        CALIBRATION_PATH if pack == DEFAULT_PACK else CALIBRATION_PATH.with_name(f"calibration_{pack}.json")
+    )
+
+
+def has_calibration(pack: str) -> bool:
+    """Whether the anchors of a trace pack come with the project."""
+    return pack in SHIPPED and calibration_path(pack).is_file()
+
+
+def load_calibration(pack: str | None = None) -> dict[str, Any]:
+    """Anchors and reference policies of a shipped trace pack; of the default pack for None.
+
+    Raises:
+        InvalidValueError: a pack whose anchors do not come with the project.
+    """
+    return _load_calibration(pack_name(pack_path()) if pack is None else pack)
+
+
 @cache
-def load_calibration() -> dict[str, Any]:
-    """Measured anchors by task id: floor, optimum and highest tokens/s, with their provenance."""
-    return json.loads(CALIBRATION_PATH.read_text())
+def _load_calibration(pack: str) -> dict[str, Any]:
+    if not has_calibration(pack):
+        raise InvalidValueError("trace_pack", pack, f"a pack with calibrated policies: {', '.join(SHIPPED)}")
+    return json.loads(calibration_path(pack).read_text())

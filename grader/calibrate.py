@@ -6,8 +6,9 @@ For every task, on seeds that no reported table uses:
 2. a seeded search over two-mode policies (:class:`grader.policies.TwoMode`), started from the best constants;
 3. floor, optimum and highest tokens/s, and the score of the fixed baseline, by playing what was found.
 
-``--check`` does it all again and compares with the committed ``env/calibration.json``. :func:`anchors` does
-only step 3, from the policies that the file names: seconds instead of minutes.
+``--check`` does it all again and compares with the committed ``env/calibration.json``; ``--pack NAME`` is
+about another trace pack than the default one. :func:`anchors` does only step 3, from the policies that the
+file names: seconds instead of minutes.
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 
-from env.serving import make_env
-from env.serving_tasks import CALIBRATION_PATH, TASKS
+from env.serving import REFERENCE_MEMORY_GB, make_env
+from env.serving_tasks import TASKS, calibration_path
 from grader.policies import Constant, TwoMode, policy_from_dict
 from grader.scoring import WEIGHTS, Anchors, StepFigures, score_steps
 from grader.search import SEARCH_SEED, TwoModeSearch, grid_settings, neighbours
+from inferencegym.errors import InvalidValueError
 from inferencegym.models import QuantTier, ServeAction
+from simulator.packs import DEFAULT_PACK, SHIPPED
 from simulator.trace_sim import shared_simulator
 
 __all__ = [
@@ -73,9 +76,9 @@ class Outcome:
         return float(np.mean([step.tokens_per_s for step in self.steps]))
 
 
-def play(task_id: str, policy: Any, seed: int) -> Outcome:
-    """Play one episode in-process."""
-    env = make_env(task_id, seed)
+def play(task_id: str, policy: Any, seed: int, pack: str | None = None) -> Outcome:
+    """Play one episode in-process, with a trace pack by name (None: the default one)."""
+    env = make_env(task_id, seed, {"trace_pack": pack})
     observation = env.reset()
     policy.reset()
     steps: list[StepFigures] = []
@@ -120,11 +123,18 @@ class UniformRandom:
         )
 
 
-def _evaluate(job: tuple[str, dict[str, Any], tuple[int, ...]]) -> tuple[float, float]:
+_Job = tuple[str, dict[str, Any], tuple[int, ...], str | None]
+"""Task, description of a policy, seeds, trace pack."""
+
+_Ranked = list[tuple[float, float, dict[str, Any]]]
+"""(score, tokens/s, description) of policies, best first."""
+
+
+def _evaluate(job: _Job) -> tuple[float, float]:
     """Mean score (with provisional anchors) and mean tokens/s of a described policy over seeds."""
-    task_id, description, seeds = job
-    outcomes = [play(task_id, policy_from_dict(description), seed) for seed in seeds]
-    provisional = _PROVISIONAL[task_id]
+    task_id, description, seeds, pack = job
+    outcomes = [play(task_id, policy_from_dict(description), seed, pack) for seed in seeds]
+    provisional = replace(_PROVISIONAL[task_id], memory_scale=memory_scale(pack))
     scores = [score_steps(task_id, o.steps, TASKS[task_id].episode_length, provisional)[0] for o in outcomes]
     return float(np.mean(scores)), _mean_tokens(outcomes)
 
@@ -137,25 +147,37 @@ _PROVISIONAL = {
 """Anchors while searching, so wide that nothing is clipped: the ranking does not depend on them."""
 
 
-def _rank(
-    pool: ProcessPoolExecutor, task_id: str, policies: Sequence[Constant | TwoMode], seeds: tuple[int, ...]
-) -> list[tuple[float, float, dict[str, Any]]]:
-    """(score, tokens/s, description), best first; ties by description."""
-    described = [policy.to_dict() for policy in policies]
-    results = pool.map(_evaluate, [(task_id, d, seeds) for d in described], chunksize=4)
-    rows = [(score, tokens, d) for (score, tokens), d in zip(results, described, strict=True)]
-    return sorted(rows, key=_ranking)
+class _Ranker:
+    """Evaluates policies on one task and pack, several at a time where there is a pool."""
+
+    def __init__(self, task_id: str, pack: str | None, pool: ProcessPoolExecutor | None = None) -> None:
+        self.task_id, self.pack = task_id, pack
+        self._pool = pool
+
+    def __call__(self, policies: Sequence[Constant | TwoMode], seeds: tuple[int, ...]) -> _Ranked:
+        """The policies with their results, best first; ties by description."""
+        described = [policy.to_dict() for policy in policies]
+        jobs: list[_Job] = [(self.task_id, description, seeds, self.pack) for description in described]
+        results = self._pool.map(_evaluate, jobs, chunksize=4) if self._pool else map(_evaluate, jobs)
+        rows = [(score, tokens, d) for (score, tokens), d in zip(results, described, strict=True)]
+        return sorted(rows, key=_ranking)
 
 
-def calibrate_task(pool: ProcessPoolExecutor, task_id: str) -> dict[str, Any]:
+def memory_scale(pack: str | None) -> float:
+    """Memory of a pack's GPU over the 40 GiB that the tasks' limits are written for."""
+    return shared_simulator(pack).table.metadata.memory_limit_gb / REFERENCE_MEMORY_GB
+
+
+def calibrate_task(pool: ProcessPoolExecutor, task_id: str, pack: str | None = None) -> dict[str, Any]:
     """Best policies of one task, those that mark floor and optimum, and the anchors that follow."""
-    settings = grid_settings(task_id)
-    sweep = _rank(pool, task_id, [Constant(s) for s in settings], SWEEP_SEEDS)
-    finer = [Constant(s) for row in sweep[:3] for s in neighbours(task_id, row[2]["action"])]
+    rank = _Ranker(task_id, pack, pool)
+    settings = grid_settings(task_id, pack)
+    sweep = rank([Constant(s) for s in settings], SWEEP_SEEDS)
+    finer = [Constant(s) for row in sweep[:3] for s in neighbours(task_id, row[2]["action"], pack)]
     finalists = [policy_from_dict(row[2]) for row in sweep[:FINALISTS]]
-    constants = _rank(pool, task_id, [*finalists, *finer], CALIBRATION_SEEDS)
+    constants = rank([*finalists, *finer], CALIBRATION_SEEDS)
     best = [ServeAction.model_validate(row[2]["action"]) for row in constants[:FINALISTS]]
-    adaptive, tried = _evolve(pool, task_id, best)
+    adaptive, tried = _evolve(rank, best)
     found = {
         "static_settings_tried": len(settings) + len(finer),
         "two_mode_policies_tried": tried,
@@ -165,24 +187,42 @@ def calibrate_task(pool: ProcessPoolExecutor, task_id: str) -> dict[str, Any]:
         "floor_by": min(sweep, key=_tokens)[2] if _FLOOR_RULE[task_id] == "minimum" else {"kind": "random"},
         "optimum_by": max([*constants, *adaptive], key=_tokens)[2],
     }
-    return {**found, **anchors(task_id, found)}
+    return {**found, **anchors(task_id, found, pack)}
 
 
-def _evolve(
-    pool: ProcessPoolExecutor, task_id: str, best: Sequence[ServeAction]
-) -> tuple[list[tuple[float, float, dict[str, Any]]], int]:
+def quick_anchors(task_id: str, pack: str) -> dict[str, Any]:
+    """Anchors of a pack that nobody calibrated, in about a second: from a sweep over constant settings alone.
+
+    Every third setting of the grid on two seeds, then the best of them finer.
+    """
+    rank, seeds = _Ranker(task_id, pack), SWEEP_SEEDS[:2]
+    settings = grid_settings(task_id, pack)[::3]
+    if not settings:
+        raise InvalidValueError(
+            "trace_pack", pack, f"a pack of which some setting of {task_id} fits the memory"
+        )
+    sweep = rank([Constant(s) for s in settings], seeds)
+    constants = rank([Constant(s) for s in neighbours(task_id, sweep[0][2]["action"], pack)], seeds)
+    best = min(constants[0], sweep[0], key=_ranking)[2]
+    floor = min(sweep, key=_tokens)[2] if _FLOOR_RULE[task_id] == "minimum" else {"kind": "random"}
+    optimum = max([*constants, *sweep], key=_tokens)[2]
+    found = {"best_static": best, "best_adaptive": best, "floor_by": floor, "optimum_by": optimum}
+    return {**found, **anchors(task_id, found, pack)}
+
+
+def _evolve(rank: _Ranker, best: Sequence[ServeAction]) -> tuple[_Ranked, int]:
     """Two-mode policies evaluated on all calibration seeds, best first, and how many were tried."""
-    search = TwoModeSearch(task_id, best)
+    search = TwoModeSearch(rank.task_id, best, rank.pack)
     candidates = search.random(CANDIDATES)
     tried = len(candidates)
-    screened = _rank(pool, task_id, candidates, SWEEP_SEEDS)
+    screened = rank(candidates, SWEEP_SEEDS)
     survivors = [cast("TwoMode", policy_from_dict(row[2])) for row in screened[:FINALISTS]]
-    rows = _rank(pool, task_id, survivors, CALIBRATION_SEEDS)
+    rows = rank(survivors, CALIBRATION_SEEDS)
     for _ in range(GENERATIONS):
         parents = [cast("TwoMode", policy_from_dict(row[2])) for row in rows[:PARENTS]]
         children = search.mutations(parents, CHILDREN)
         tried += len(children)
-        rows = sorted([*rows, *_rank(pool, task_id, children, CALIBRATION_SEEDS)], key=_ranking)
+        rows = sorted([*rows, *rank(children, CALIBRATION_SEEDS)], key=_ranking)
     return rows, tried
 
 
@@ -194,50 +234,54 @@ def _tokens(row: tuple[float, float, dict[str, Any]]) -> tuple[float, str]:
     return row[1], json.dumps(row[2], sort_keys=True)
 
 
-def anchors(task_id: str, found: Mapping[str, Any]) -> dict[str, float]:
+def anchors(task_id: str, found: Mapping[str, Any], pack: str | None = None) -> dict[str, float]:
     """Floor, optimum and highest tokens/s and the baseline's score, by playing the policies of ``found``.
 
     ``found`` is a task of ``env/calibration.json``; of it only the policies are read. The highest tokens/s
     of a single second under the best policies is where T of the reward reaches 1.
     """
     floor_seeds = SWEEP_SEEDS if _FLOOR_RULE[task_id] == "minimum" else CALIBRATION_SEEDS
-    floor = _mean_tokens(_play_all(task_id, found["floor_by"], floor_seeds))
-    optimum = _mean_tokens(_play_all(task_id, found["optimum_by"], CALIBRATION_SEEDS))
-    best = [*_play_all(task_id, found["best_static"], CALIBRATION_SEEDS)]
-    best += _play_all(task_id, found["best_adaptive"], CALIBRATION_SEEDS)
-    baseline = play(task_id, Constant(), BASELINE_SEED)
+    floor = _mean_tokens(_play_all(task_id, found["floor_by"], floor_seeds, pack))
+    optimum = _mean_tokens(_play_all(task_id, found["optimum_by"], CALIBRATION_SEEDS, pack))
+    best = [*_play_all(task_id, found["best_static"], CALIBRATION_SEEDS, pack)]
+    best += _play_all(task_id, found["best_adaptive"], CALIBRATION_SEEDS, pack)
+    baseline = play(task_id, Constant(), BASELINE_SEED, pack)
     length = TASKS[task_id].episode_length
     return {
         "floor_tokens_per_s": floor,
         "optimum_tokens_per_s": optimum,
         "max_tokens_per_s": max(step.tokens_per_s for outcome in best for step in outcome.steps),
-        "baseline_score": score_steps(task_id, baseline.steps, length, Anchors(floor, optimum))[0],
+        "baseline_score": score_steps(
+            task_id, baseline.steps, length, Anchors(floor, optimum, memory_scale(pack))
+        )[0],
     }
 
 
-def _play_all(task_id: str, description: dict[str, Any], seeds: Sequence[int]) -> list[Outcome]:
+def _play_all(
+    task_id: str, description: dict[str, Any], seeds: Sequence[int], pack: str | None
+) -> list[Outcome]:
     if description["kind"] == "random":
-        return [play(task_id, UniformRandom(seed), seed) for seed in seeds]
-    return [play(task_id, policy_from_dict(description), seed) for seed in seeds]
+        return [play(task_id, UniformRandom(seed), seed, pack) for seed in seeds]
+    return [play(task_id, policy_from_dict(description), seed, pack) for seed in seeds]
 
 
 def _mean_tokens(outcomes: Sequence[Outcome]) -> float:
     return float(np.mean([outcome.tokens_per_s for outcome in outcomes]))
 
 
-def calibrate(workers: int = 2) -> dict[str, Any]:
-    """Anchors of all tasks with their provenance. Deterministic; about a minute on two cores."""
+def calibrate(workers: int = 2, pack: str | None = None) -> dict[str, Any]:
+    """Anchors of all tasks with a trace pack, and their provenance. Deterministic; minutes on two cores."""
     tasks: dict[str, Any] = {}
     with ProcessPoolExecutor(workers) as pool:
         for task_id in TASKS:
             print(f"calibrating {task_id} ...", file=sys.stderr, flush=True)
-            tasks[task_id] = calibrate_task(pool, task_id)
-    pack = shared_simulator().table.metadata
+            tasks[task_id] = calibrate_task(pool, task_id, pack)
+    metadata = shared_simulator(pack).table.metadata
     return {
         "made_by": "python -m grader.calibrate",
         "seeds": list(CALIBRATION_SEEDS),
         "search_seed": SEARCH_SEED,
-        "trace_pack": {"gpu": pack.gpu, "model": pack.model, "source": pack.source},
+        "trace_pack": {"gpu": metadata.gpu, "model": metadata.model, "source": metadata.source},
         "score_weights": WEIGHTS,
         "tasks": tasks,
     }
@@ -260,13 +304,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m grader.calibrate", description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare with the committed file, write nothing")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--pack", choices=tuple(SHIPPED), default=DEFAULT_PACK, help="trace pack")
     options = parser.parse_args(arguments)
-    computed = json.loads(json.dumps(calibrate(options.workers)))
+    computed = json.loads(json.dumps(calibrate(options.workers, options.pack)))
+    path = calibration_path(options.pack)
     if options.check:
-        found = differences(json.loads(CALIBRATION_PATH.read_text()), computed)
-        print("\n".join(found) or f"{CALIBRATION_PATH.name}: every anchor follows from the code.")
+        found = differences(json.loads(path.read_text()), computed)
+        print("\n".join(found) or f"{path.name}: every anchor follows from the code.")
         return 1 if found else 0
-    CALIBRATION_PATH.write_text(json.dumps(computed, indent=1) + "\n")
+    path.write_text(json.dumps(computed, indent=1) + "\n")
     for task_id, measured in computed["tasks"].items():
         print(
             f"{task_id}: floor {measured['floor_tokens_per_s']:.0f} tok/s, optimum "

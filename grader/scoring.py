@@ -52,10 +52,12 @@ class StepFigures:
 
 @dataclass(frozen=True, slots=True)
 class Anchors:
-    """Tokens/s that score 0 and 1 (see ``grader/calibrate.py``)."""
+    """What scores 0 and 1 on a GPU: tokens/s (see ``grader/calibrate.py``), and the GPU's memory as a
+    multiple of the 40 GiB that the memory limits are written for."""
 
     floor_tokens_per_s: float
     optimum_tokens_per_s: float
+    memory_scale: float = 1.0
 
 
 _Columns = dict[str, "np.ndarray[tuple[int], np.dtype[np.float64]]"]
@@ -98,7 +100,7 @@ def _ttft(columns: _Columns, anchors: Anchors) -> float:
 def _memory(columns: _Columns, anchors: Anchors) -> float:
     if columns["oom"].any():
         return 0.0  # a setting that does not fit reports the limit, but it asked for more than there is
-    peak = float(columns["memory_gb"].max())
+    peak = float(columns["memory_gb"].max()) / anchors.memory_scale
     return _clip((MEMORY_ZERO_GB - peak) / (MEMORY_ZERO_GB - MEMORY_FULL_GB))
 
 

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from env.serving import make_env
+from env.serving import InferenceEnv, make_env
 from env.serving_tasks import TASKS, get_task
 from grader.policies import TwoMode
 from grader.scoring import WEIGHTS
 from inferencegym.models import QuantTier, ServeAction
-from simulator.trace_sim import shared_simulator
 
 __all__ = ["SEARCH_SEED", "TwoModeSearch", "grid_settings", "neighbours"]
 
@@ -37,35 +36,36 @@ _SWEEP_COARSE: dict[str, tuple[Any, ...]] = {
 }
 
 
-def grid_settings(task_id: str) -> list[ServeAction]:
+def grid_settings(task_id: str, pack: str | None = None) -> list[ServeAction]:
     """Constant settings of a grid over the task's open knobs that fit the GPU; coarser with many knobs."""
     active = TASKS[task_id].active_actions
     grid = _SWEEP if len(active) <= 3 else _SWEEP_COARSE
-    env = make_env(task_id)
+    env = make_env(task_id, config={"trace_pack": pack})
     settings = [
         ServeAction(**dict(zip(active, values, strict=True)))
         for values in product(*(grid[name] for name in active))
     ]
-    return [action for action in settings if env.reserved_memory_gb(action) <= _memory_limit_gb(task_id)]
+    return [action for action in settings if env.reserved_memory_gb(action) <= _memory_limit_gb(env)]
 
 
-def _memory_limit_gb(task_id: str) -> float:
+def _memory_limit_gb(env: InferenceEnv) -> float:
     """GiB that candidate settings may reserve: the task's limit, unless its grade prices memory itself."""
-    limit = get_task(task_id).workload.memory_limit_gb
-    if limit is None or "memory" in WEIGHTS[task_id]:
-        return shared_simulator().table.metadata.memory_limit_gb
+    limit = env.memory_limit_gb
+    if limit is None or "memory" in WEIGHTS[env.task.id]:
+        return env.simulator.table.metadata.memory_limit_gb
     return limit
 
 
-def neighbours(task_id: str, raw: dict[str, Any]) -> list[ServeAction]:
+def neighbours(task_id: str, raw: dict[str, Any], pack: str | None = None) -> list[ServeAction]:
     """Finer steps of batch size and KV budget around a setting, as far as they fit the GPU."""
-    env, base = make_env(task_id), ServeAction.model_validate(raw)
+    env = make_env(task_id, config={"trace_pack": pack})
+    base = ServeAction.model_validate(raw)
     found: list[ServeAction] = []
     for factor, shift in product((0.9, 0.95, 1.0, 1.05, 1.1), (-0.03, 0.0, 0.03)):
         batch = min(512, max(1, round(base.batch_size * factor)))
         kv = min(1.0, max(0.1, round(base.kv_budget + shift, 3)))
         action = base.model_copy(update={"batch_size": batch, "kv_budget": kv})
-        if env.reserved_memory_gb(action) <= _memory_limit_gb(task_id):
+        if env.reserved_memory_gb(action) <= _memory_limit_gb(env):
             found.append(action)
     return found
 
@@ -73,15 +73,15 @@ def neighbours(task_id: str, raw: dict[str, Any]) -> list[ServeAction]:
 class TwoModeSearch:
     """Seeded evolution of two-mode policies: random parents around the best constants, then mutations."""
 
-    def __init__(self, task_id: str, best: Sequence[ServeAction]) -> None:
+    def __init__(self, task_id: str, best: Sequence[ServeAction], pack: str | None = None) -> None:
         self._rng = np.random.default_rng(SEARCH_SEED)
         self._active = TASKS[task_id].active_actions
         self._best = best
-        self._env = make_env(task_id)
+        self._env = make_env(task_id, config={"trace_pack": pack})
         workload = get_task(task_id).workload
         self._rate_rps = workload.arrivals.rate_rps
-        self._limit_gb = _memory_limit_gb(task_id)
-        self._aim_gb = workload.memory_limit_gb or self._limit_gb
+        self._limit_gb = _memory_limit_gb(self._env)
+        self._aim_gb = self._env.memory_limit_gb or self._limit_gb
 
     def random(self, total: int) -> list[TwoMode]:
         """``total`` policies whose modes vary the best constants."""

@@ -7,18 +7,20 @@ and their score is. See :mod:`grader.scoring` for the formulas.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from env.checks import invalid_value
 from env.protocols import GradeResult
 from env.serving import make_env, parse_action
-from env.serving_tasks import ServingTask, get_task, load_calibration
+from env.serving_tasks import ServingTask, get_task
 from grader.feedback import feedback_sentence
 from grader.log_entries import check_length, log_part
-from grader.scoring import Anchors, StepFigures, score_steps
+from grader.pack_anchors import anchors_of, measured_of
+from grader.scoring import StepFigures, score_steps
 from inferencegym.models import BATCH_SIZE_MAX, LATENCY_MS_MAX, MEMORY_GB_MAX, Real, Whole
+from simulator.packs import pack_name, pack_path
 
 __all__ = ["GRADER", "ServingGrader"]
 
@@ -61,7 +63,7 @@ class ServingGrader:
         task = get_task(task_id)
         check_length("episode_log", log, task.info.episode_length)
         steps = [_figures(index, entry) for index, entry in enumerate(log)]
-        return _grade(task, steps, verified)
+        return _grade(task, steps, verified, _pack_of(log[0]))
 
     def grade_replay(
         self,
@@ -83,7 +85,7 @@ class ServingGrader:
         for action in parsed:
             info = env.step(action)[3]
             steps.append(_figures(len(steps), {"action": info["action"], "metrics": info["metrics"]}))
-        return _grade(task, steps, verified=True)
+        return _grade(task, steps, verified=True, pack=env.trace_pack)
 
 
 GRADER = ServingGrader()
@@ -111,9 +113,22 @@ def _figures(index: int, entry: Any) -> StepFigures:
     )
 
 
-def _grade(task: ServingTask, steps: Sequence[StepFigures], verified: bool) -> GradeResult:
-    measured = load_calibration()["tasks"][task.info.id]
-    anchors = Anchors(measured["floor_tokens_per_s"], measured["optimum_tokens_per_s"])
-    score, breakdown = score_steps(task.info.id, steps, task.info.episode_length, anchors)
-    feedback = feedback_sentence(task.info.id, score, breakdown, measured["baseline_score"])
+def _pack_of(entry: Mapping[str, Any]) -> str:
+    """The trace pack that a log's first entry names; the default one if it does not."""
+    for where in (entry, _mapping(entry.get("info"))):
+        settings = _mapping(where.get("settings"))
+        if "trace_pack" in settings:
+            return str(settings["trace_pack"])
+    return pack_name(pack_path())
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _grade(task: ServingTask, steps: Sequence[StepFigures], verified: bool, pack: str) -> GradeResult:
+    task_id, length = task.info.id, task.info.episode_length
+    score, breakdown = score_steps(task_id, steps, length, anchors_of(pack, task_id))
+    baseline = measured_of(pack, task_id)["baseline_score"]
+    feedback = feedback_sentence(task_id, score, breakdown, baseline)
     return GradeResult(score, breakdown, feedback, verified, len(steps))

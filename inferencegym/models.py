@@ -204,10 +204,10 @@ class ServeObservation(BaseModel):
 
 
 class RewardConfig(BaseModel):
-    """Reward = alpha*T - beta*L - gamma*V - delta*C, every weight in [0, 1].
+    """What an episode changes of its task: the weights of the reward, and what it is served with.
 
-    Fields left out keep the task's own weight. beta + gamma + delta may be at most 1, so that rewards stay in
-    [-1, 1].
+    Reward = alpha*T - beta*L - gamma*V - delta*C, every weight in [0, 1]. Fields left out keep the task's
+    own. beta + gamma + delta may be at most 1, so that rewards stay in [-1, 1].
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -216,6 +216,9 @@ class RewardConfig(BaseModel):
     beta: Weight | None = Field(default=None, description="Weight of latency L.")
     gamma: Weight | None = Field(default=None, description="Weight of SLO violations V.")
     delta: Weight | None = Field(default=None, description="Weight of cost C.")
+    trace_pack: str | None = Field(
+        default=None, max_length=100, description="GPU and model to serve with, by the name of a trace pack."
+    )
 
 
 class EpisodeState(BaseModel):

@@ -64,14 +64,16 @@ def take_step(episode: Episode, action: BaseModel) -> StepResult:
 
 
 def log_entry(action: BaseModel, result: StepResult) -> dict[str, Any]:
-    """A step as POST /grader takes it."""
-    return {
+    """A step as POST /grader takes it, with what else ``info`` tells the grader: ``settings``."""
+    info = result.info
+    entry = {
         # The action as the environment took it, if it says so: without masked fields.
-        "action": result.info.get("action") or action.model_dump(mode="json"),
+        "action": info.get("action") or action.model_dump(mode="json"),
         "reward": result.reward,
         "done": result.done,
-        "metrics": result.info["metrics"],
+        "metrics": info["metrics"],
     }
+    return {**entry, "settings": info["settings"]} if "settings" in info else entry
 
 
 @dataclass(slots=True)
@@ -90,15 +92,7 @@ class Session:
         """Advance the episode and write the step down."""
         with self.lock:
             result = take_step(self.episode, action)
-            self.log.append(
-                {
-                    # The action as the environment took it, if it says so: without masked fields.
-                    "action": result.info.get("action") or action.model_dump(mode="json"),
-                    "reward": result.reward,
-                    "done": result.done,
-                    "metrics": result.info["metrics"],
-                }
-            )
+            self.log.append(log_entry(action, result))
         return result
 
     def state(self) -> dict[str, Any]:

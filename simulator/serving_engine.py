@@ -323,7 +323,7 @@ class ServingEngine:
             tokens,
             processed,
             pack.memory_limit_gb if oom else memory,
-            float(cost_cents_per_1k(pack.cents_per_gpu_hour, gpus, processed, pack.cost_cap_cents_per_1k)),
+            float(cost_cents_per_1k(pack.cents_per_engine_hour, gpus, processed, pack.cost_cap_cents_per_1k)),
             acceptance,
             int(evictions),
             int(missed),

@@ -19,6 +19,7 @@ from inferencegym.errors import InvalidValueError
 from inferencegym.models import MetricsSnapshot, ServeAction, WorkloadState
 from simulator import physics
 from simulator.data.pack_schema import BATCH_SIZES, SPEC_LENGTHS
+from simulator.packs import pack_path
 from simulator.trace_table import DEFAULT_PACK_PATH, TraceTable, load_trace_table, log2_weights
 
 __all__ = ["TraceSimulator", "shared_simulator"]
@@ -194,7 +195,7 @@ class TraceSimulator:
             "gpu_memory_gb": np.minimum(memory, pack.memory_limit_gb),
             "cost_per_1k": np.asarray(
                 physics.cost_cents_per_1k(
-                    pack.cents_per_gpu_hour, 1.0 + disagg, processed, pack.cost_cap_cents_per_1k
+                    pack.cents_per_engine_hour, 1.0 + disagg, processed, pack.cost_cap_cents_per_1k
                 )
             ),
             "spec_accept_rate": acceptance,
@@ -304,7 +305,16 @@ def _between_nodes(nodes_ms: FloatArray, running: FloatArray) -> FloatArray:
     return low + weight * (high - low)
 
 
+def shared_simulator(pack: str | None = None) -> TraceSimulator:
+    """The simulator over a pack by name, one a process; over the default pack for None.
+
+    Raises:
+        UnknownNameError: no such pack.
+        TracePackError: its file cannot be read.
+    """
+    return _simulator_at(pack_path(pack))
+
+
 @cache
-def shared_simulator() -> TraceSimulator:
-    """The simulator over the shipped pack, one per process."""
-    return TraceSimulator()
+def _simulator_at(path: Path) -> TraceSimulator:
+    return TraceSimulator(path)

@@ -88,7 +88,7 @@ class Tables(NamedTuple):
             pack.memory_limit_gb,
             pack.prefill_chunk_tokens,
             pack.kv_bytes_per_token / (pack.kv_link_gb_per_s * 1e9),
-            pack.cents_per_gpu_hour / 3600.0,
+            pack.cents_per_engine_hour / 3600.0,
             pack.cost_cap_cents_per_1k,
             pack.weight_load_gb_per_s * 1e9,
         )

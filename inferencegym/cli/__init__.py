@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from inferencegym.cli import traces
 from inferencegym.cli.compare import compare
 from inferencegym.cli.market import market_app
 from inferencegym.cli.traces_import import import_traces
@@ -136,15 +137,14 @@ def grade(
 app.command()(compare)
 
 
-@traces_app.command("info")
-def traces_info(
-    file: Annotated[Path | None, typer.Argument(help="Trace pack, Parquet; default the one shipped.")] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show where a trace pack comes from and what it covers."""
-    from inferencegym.cli.traces import show_pack
-
-    show_pack(file, as_json)
+for _name, _command in {
+    "list": traces.list_packs,
+    "info": traces.show_pack,
+    "build": traces.build_pack,
+    "validate": traces.validate_pack,
+    "plot": traces.plot_pack,
+}.items():
+    traces_app.command(_name)(_command)
 
 
 traces_app.command("import")(import_traces)

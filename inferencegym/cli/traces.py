@@ -1,41 +1,155 @@
-"""``inferencegym traces info``: provenance and ranges of a trace pack."""
+"""``inferencegym traces list | info | build | validate | plot``: trace packs."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
 from inferencegym.cli.show import print_json
-from inferencegym.registry import load
+from inferencegym.errors import InvalidValueError, TracePackError
 
-__all__ = ["show_pack"]
+__all__ = ["build_pack", "list_packs", "plot_pack", "show_pack", "validate_pack"]
+
+PackArgument = Annotated[
+    str | None, typer.Argument(metavar="[NAME|FILE]", help="A pack's name or file; default the one in use.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 
 
-def show_pack(path: Path | None, as_json: bool) -> None:
-    """Print a pack's metadata, and the lowest and highest value of each column.
+def find_pack(pack: str | None) -> Path:
+    """The file of a pack that is given by name or path. Raises UnknownNameError, TracePackError."""
+    from simulator.packs import pack_path
 
-    Raises:
-        TracePackError: missing, or no trace pack.
-    """
-    where: Path = load("simulator.data.pack_io:DEFAULT_PACK_PATH") if path is None else path
-    pack = load("simulator.data.pack_io:read_pack")(where)
-    metadata: dict[str, Any] = asdict(pack.metadata)
-    ranges = {name: [float(grid.min()), float(grid.max())] for name, grid in pack.columns.items()}
-    rows = next(iter(pack.columns.values())).size
+    if pack is not None and ("/" in pack or pack.endswith(".parquet")):
+        return Path(pack)
+    return pack_path(pack)
+
+
+def list_packs(as_json: JsonOption = False) -> None:
+    """List the trace packs that tasks can be played with."""
+    from simulator.data.pack_io import read_pack
+    from simulator.packs import known_packs, pack_name, pack_path
+
+    used = pack_name(pack_path())
+    rows: list[dict[str, Any]] = []
+    for name, path in known_packs().items():
+        metadata = read_pack(path).metadata
+        fields = ("gpu", "gpus_per_engine", "model", "engine", "engine_version", "source", "tier_names")
+        rows.append(
+            {"name": name, **{field: getattr(metadata, field) for field in fields}, "used": name == used}
+        )
+    if as_json:
+        print_json(rows)
+        return
+    table = Table("pack", "GPU", "model", "engine", "tiers", "source")
+    table.columns[0].no_wrap = True
+    for row in rows:
+        gpus = row["gpu"] if row["gpus_per_engine"] == 1 else f"{row['gpus_per_engine']} x {row['gpu']}"
+        mark = " *" if row["used"] else ""
+        engine = f"{row['engine']} {row['engine_version']}"
+        table.add_row(
+            row["name"] + mark,
+            gpus,
+            row["model"].rpartition("/")[2],
+            engine,
+            ", ".join(row["tier_names"]),
+            row["source"],
+        )
+    Console().print(table)
+    Console().print("* in use; INFERENCEGYM_TRACE_PACK or config.trace_pack names another")
+
+
+def show_pack(pack: PackArgument = None, as_json: JsonOption = False) -> None:
+    """Show where a trace pack comes from and what it covers."""
+    from simulator.data.pack_io import read_pack
+
+    where = find_pack(pack)
+    content = read_pack(where)
+    metadata: dict[str, Any] = asdict(content.metadata)
+    ranges = {name: [float(grid.min()), float(grid.max())] for name, grid in content.columns.items()}
+    rows = next(iter(content.columns.values())).size
     if as_json:
         print_json({"rows": rows, "metadata": metadata, "ranges": ranges})
         return
-    console = Console()
     table = Table("field", "value", title=f"{where.name}: {rows} rows", title_justify="left")
     for name, value in metadata.items():
         table.add_row(name, _text(value))
     for name, (low, high) in ranges.items():
         table.add_row(name, f"{low:.4g} to {high:.4g}")
-    console.print(table)
+    Console().print(table)
+
+
+def build_pack(
+    system: Annotated[str, typer.Option(help="GPU, by aiconfigurator's name: h100_sxm, l40s, …")],
+    model: Annotated[
+        str, typer.Option(help="Dense model, Hugging Face id.")
+    ] = "meta-llama/Meta-Llama-3.1-8B",
+    backend: Annotated[str, typer.Option(help="trtllm, vllm or sglang.")] = "vllm",
+    backend_version: Annotated[
+        str | None, typer.Option(help="Default: the newest that was measured.")
+    ] = None,
+    gpus: Annotated[int, typer.Option("--gpus", "--tp", help="Tensor-parallel size: 1, 2, 4 or 8.")] = 1,
+    source: Annotated[str, typer.Option(help="measured (extra traces), or roofline.")] = "measured",
+    memory_gib: Annotated[
+        float | None, typer.Option(help="Memory for the engine on each GPU, at most 80; default the GPU's.")
+    ] = None,
+    cents_per_gpu_hour: Annotated[float | None, typer.Option(help="Price; default a list price.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="File to write; default a name made of these, here.")
+    ] = None,
+) -> None:
+    """Build a trace pack for a GPU, a model and an engine from measured kernels."""
+    from simulator.data.build_traces import BuildOptions, build
+    from simulator.data.pack_checks import findings
+    from simulator.data.pack_io import write_pack
+
+    if source not in ("measured", "roofline"):
+        raise InvalidValueError("source", source, "measured or roofline")
+    options = BuildOptions(
+        system, model, backend, backend_version, gpus, source, memory_gib, cents_per_gpu_hour
+    )
+    path = output or Path(options.file_name)
+    pack = build(options)
+    write_pack(path, pack)
+    typer.echo(f"wrote {path} ({path.stat().st_size / 1024:.0f} KiB): {', '.join(pack.metadata.tier_names)}")
+    for finding in findings(pack):
+        typer.echo(f"note: {finding}")
+    typer.echo(f"play with it: INFERENCEGYM_TRACE_PACK={path} inferencegym serve")
+
+
+def validate_pack(file: Annotated[Path, typer.Argument(help="Trace pack, Parquet.")]) -> None:
+    """Hold a pack to the schema and to physics; exit code 1 if it fails."""
+    from simulator.data.pack_checks import faults, findings
+    from simulator.data.pack_io import read_pack
+
+    pack = read_pack(file)
+    found = faults(pack)
+    for fault in found:
+        typer.secho(f"fault: {fault}", fg="red", err=True)
+    for finding in findings(pack):
+        typer.echo(f"note: {finding}")
+    if found:
+        raise TracePackError(f"{file.name}: {len(found)} faults.", "Rebuild the pack, or import it again.")
+    typer.echo(f"{file.name}: valid, {next(iter(pack.columns.values())).size} rows")
+
+
+def plot_pack(
+    pack: PackArgument = None,
+    output: Annotated[Path | None, typer.Option(help="PNG to write; default the pack's name, here.")] = None,
+) -> None:
+    """Draw a pack: the throughput-latency frontier of each tier, and where tiers cross (needs matplotlib)."""
+    from simulator.data.pack_io import read_pack
+    from simulator.data.pack_plot import write_plot
+
+    path = find_pack(pack)
+    picture = output or Path(f"{path.stem}.png")
+    write_plot(read_pack(path), picture)
+    typer.echo(f"wrote {picture}")
 
 
 def _text(value: str | float | tuple[str | float, ...]) -> str:

@@ -98,9 +98,9 @@ class ServingGymEnv(GymEnv):
     **Episode end.** Truncated after 200 steps; never terminated.
 
     **Arguments.** ``task_id`` ("task1", "task2" or "task3"), ``action_mode``, ``render_mode``, ``config``
-    (reward weights: alpha, beta, gamma, delta) and ``backend``: "compiled" (machine code by numba, twice as
-    fast; the very first use compiles for some seconds), "python", or "auto" (compiled where numba is
-    installed). The numbers are the same.
+    (reward weights: alpha, beta, gamma, delta; trace_pack) and ``backend``: "compiled" (machine code by
+    numba, twice as fast; the very first use compiles for some seconds), "python", or "auto" (compiled where
+    numba is installed). The numbers are the same.
 
     **Version history.** v0: first release.
     """
@@ -119,11 +119,10 @@ class ServingGymEnv(GymEnv):
         super().__init__("serving", task_id, action_mode, render_mode, config)
 
     def _make_episode(self, spec: EnvSpec, config: Mapping[str, Any] | None) -> Episode:
-        from env.serving import InferenceEnv
-        from simulator.trace_sim import shared_simulator
+        from env.serving import make_env
 
         if not self._compiled:
-            return InferenceEnv(shared_simulator(), self.task.id, config=config)
+            return make_env(self.task.id, config=config)
         from simulator.compiled_engine import CompiledEngine
 
-        return InferenceEnv(shared_simulator(), self.task.id, config=config, engine=CompiledEngine)
+        return make_env(self.task.id, config=config, engine=CompiledEngine)

@@ -40,7 +40,7 @@ class ServingVectorEnv(BatchVectorEnv):
     Args:
         num_envs: episodes side by side.
         task_id: "task1", "task2" or "task3".
-        config: reward weights.
+        config: reward weights and trace_pack.
         action_mode, autoreset_mode, threads, render_mode: see :class:`BatchVectorEnv`.
     """
 

@@ -110,6 +110,9 @@ class SourceInfo:
     library: str
     library_version: str
     tier_kernels: tuple[str, ...]
+    tier_names: tuple[str, ...] = ("FP16", "INT8", "INT4")
+    gpus: int = 1
+    """Tensor-parallel size."""
 
 
 class KernelSource(Protocol):

@@ -37,6 +37,9 @@ _TIER_MODES = (("bfloat16",), ("int8_wo", "fp8"), ("int4_wo", "nvfp4"))
 """Matrix kernels that may stand for each tier, best first: weight-only where it was measured (Ampere),
 else the kernels of the same width that newer GPUs run."""
 
+_TIER_NAMES = {"bfloat16": "FP16", "int8_wo": "INT8", "fp8": "FP8", "int4_wo": "INT4", "nvfp4": "NVFP4"}
+"""What people call the kernels."""
+
 _MEMORY_MODES = ("bfloat16", "int8_wo", "int4_wo")
 """Modes whose weight bytes stand for each tier when its kernels are estimated."""
 
@@ -59,17 +62,24 @@ class MeasuredKernels:
         model: Hugging Face id of a dense model that the library carries.
         backend: ``trtllm``, ``vllm`` or ``sglang``.
         backend_version: a version the library has timings of; None is its current one.
-        memory_gib: memory given to the serving process, GiB.
+        memory_gib: memory given to the serving process on each GPU, GiB.
+        gpus: tensor-parallel size; timings are of the whole group, memory of one of its GPUs.
 
     Raises ``TracePackError`` when the library is absent or does not support the combination.
     """
 
     def __init__(
-        self, system: str, model: str, backend: str, backend_version: str | None, memory_gib: float
+        self,
+        system: str,
+        model: str,
+        backend: str,
+        backend_version: str | None,
+        memory_gib: float,
+        gpus: int = 1,
     ) -> None:
         self._sdk = _import_library()
         self._system, self._backend = system, backend
-        self._memory_gib = memory_gib
+        self._memory_gib, self._gpus = memory_gib, gpus
         self._version = self._resolve_version(backend_version)
         self._shape = self._read_shape(model)
         self._engines: list[Any] = []
@@ -98,6 +108,11 @@ class MeasuredKernels:
                 mode or f"{fallback} estimated from bfloat16"
                 for mode, fallback in zip(self._modes, _MEMORY_MODES, strict=True)
             ),
+            tier_names=tuple(
+                _TIER_NAMES[mode] if mode else f"{_TIER_NAMES[fallback]} (estimated)"
+                for mode, fallback in zip(self._modes, _MEMORY_MODES, strict=True)
+            ),
+            gpus=self._gpus,
         )
 
     @property
@@ -154,6 +169,7 @@ class MeasuredKernels:
                 max_batch_size=_MAX_SEQUENCES,
                 memory_fraction_kind="of_free" if self._backend == "trtllm" else "of_total",
                 memory_fraction_value=POOL_FRACTION,
+                tp_size=self._gpus,
                 gpu_memory_capacity_bytes_override=int(self._memory_gib * GIB),
                 gemm_quant_mode=self._modes[tier] or _MEMORY_MODES[tier],
             )
@@ -221,6 +237,7 @@ class MeasuredKernels:
                     self._backend,
                     backend_version=self._version,
                     gemm_quant_mode=mode,
+                    tp_size=self._gpus,
                 )
                 engine.predict_decode_latency(1, MAX_BATCHED_TOKENS)
             except (RuntimeError, ValueError, LookupError, OSError):  # bases of the library's own errors

@@ -19,7 +19,6 @@ from simulator.data.pack_schema import (
     PROMPT_LENGTHS_TOKENS,
     QUANT_TIERS,
     SPEC_LENGTHS,
-    TIER_NAMES,
     PackMetadata,
 )
 from simulator.physics import (
@@ -146,7 +145,7 @@ def _cost(tps: FloatArray, metadata: PackMetadata) -> FloatArray:
     output = metadata.reference_output_tokens
     processed = tps * (_prompts() + output) / output
     return cost_cents_per_1k(
-        metadata.cents_per_gpu_hour, np.ones_like(processed), processed, metadata.cost_cap_cents_per_1k
+        metadata.cents_per_engine_hour, np.ones_like(processed), processed, metadata.cost_cap_cents_per_1k
     )
 
 
@@ -164,7 +163,7 @@ def _metadata(source: KernelSource, settings: PackSettings) -> PackMetadata:
         source=info.source,
         reference_output_tokens=settings.reference_output_tokens,
         reference_acceptance_rate=settings.reference_acceptance_rate,
-        tier_names=TIER_NAMES,
+        tier_names=info.tier_names,
         tier_kernels=info.tier_kernels,
         weights_bytes=tuple(memory.weights_bytes for memory in memories),
         kv_pool_tokens=tuple(memory.kv_pool_tokens for memory in memories),
@@ -179,6 +178,7 @@ def _metadata(source: KernelSource, settings: PackSettings) -> PackMetadata:
         kv_link_gb_per_s=settings.kv_link_gb_per_s,
         weight_load_gb_per_s=settings.weight_load_gb_per_s,
         prefill_chunk_tokens=settings.prefill_chunk_tokens,
+        gpus_per_engine=info.gpus,
     )
 
 

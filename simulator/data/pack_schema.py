@@ -133,7 +133,14 @@ class PackMetadata:
     kv_link_gb_per_s: float
     weight_load_gb_per_s: float
     prefill_chunk_tokens: int
+    gpus_per_engine: int = 1
+    """Tensor-parallel size. Timings are of the whole group, memory and KV bytes of one of its GPUs."""
     schema_version: int = _SCHEMA_VERSION
+
+    @property
+    def cents_per_engine_hour(self) -> float:
+        """Price of all GPUs of one engine."""
+        return self.cents_per_gpu_hour * self.gpus_per_engine
 
     @property
     def fixed_bytes(self) -> float:
@@ -179,6 +186,7 @@ class PackMetadata:
 
     @classmethod
     def _from_values(cls, values: dict[str, Any]) -> PackMetadata:
+        values = {"gpus_per_engine": 1, **values}  # packs written before it existed
         version = values.get("schema_version")
         if version != _SCHEMA_VERSION:
             raise TracePackError(

@@ -111,8 +111,8 @@ def test_differences_are_named_by_path():
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A calibration that is not searched for, and a file of its own."""
     path = tmp_path / "calibration.json"
-    monkeypatch.setattr(calibrate, "CALIBRATION_PATH", path)
-    monkeypatch.setattr(calibrate, "calibrate", lambda workers: load_calibration())
+    monkeypatch.setattr(calibrate, "calibration_path", lambda pack: path)
+    monkeypatch.setattr(calibrate, "calibrate", lambda workers, pack: load_calibration(pack))
     return path
 
 

@@ -72,7 +72,7 @@ def test_bad_options_are_refused(options: list[str], capsys: pytest.CaptureFixtu
 
 def test_errors_are_sentences_not_tracebacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main([*ROOFLINE, "--system", "tpu", "--output", str(tmp_path / "p")]) == 2
-    assert "error: system: 'tpu' does not exist" in capsys.readouterr().err
+    assert "error: system: 'tpu' is not allowed; allowed: one of a100_sxm" in capsys.readouterr().err
     assert main([*ROOFLINE, "--output", str(tmp_path / "none"), "--check"]) == 2
     assert "cannot be read" in capsys.readouterr().err
 

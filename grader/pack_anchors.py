@@ -1,0 +1,68 @@
+"""Anchors of the grades for any trace pack: committed for the shipped ones, measured once for others.
+
+A pack of the operator is measured the first time that something is graded on it (seconds a task), and the
+result is kept in this process and, where the folder can be written, beside the pack as ``NAME.anchors.json``
+together with a digest of the pack, so that a changed pack is measured again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from env.serving_tasks import has_calibration, load_calibration
+from grader.calibrate import memory_scale, quick_anchors
+from grader.scoring import Anchors
+from simulator.packs import pack_path
+
+__all__ = ["anchors_of", "measured_of"]
+
+_lock = threading.Lock()
+
+
+def anchors_of(pack: str, task_id: str) -> Anchors:
+    """What scores 0 and 1 with a trace pack. Raises UnknownNameError for a pack that is not there."""
+    measured = measured_of(pack, task_id)
+    return Anchors(measured["floor_tokens_per_s"], measured["optimum_tokens_per_s"], memory_scale(pack))
+
+
+def measured_of(pack: str, task_id: str) -> dict[str, Any]:
+    """Floor, optimum and highest tokens/s and the baseline's score."""
+    if has_calibration(pack):
+        return load_calibration(pack)["tasks"][task_id]
+    with _lock:  # two gradings must not measure the same pack at once
+        return _measured(pack, pack_path(pack), task_id)
+
+
+@cache
+def _measured(pack: str, path: Path, task_id: str) -> dict[str, Any]:
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    kept = path.with_suffix(".anchors.json")
+    document = _read(kept)
+    tasks: dict[str, Any] = document.get("tasks", {}) if document.get("sha256") == digest else {}
+    if task_id not in tasks:
+        tasks[task_id] = quick_anchors(task_id, pack)
+        _write(kept, {"sha256": digest, "made_by": "a quick sweep, see grader/calibrate.py", "tasks": tasks})
+    return tasks[task_id]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What was kept; nothing if that is no such document."""
+    try:
+        document: Any = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    fresh = path.with_suffix(".part")
+    try:
+        fresh.write_text(json.dumps(document, indent=1) + "\n")
+        fresh.replace(path)
+    except OSError:  # a folder that only others may write: measured again by the next process
+        fresh.unlink(missing_ok=True)
