@@ -23,13 +23,18 @@ from inferencegym.models import (
     RewardConfig,
     ServeAction,
     ServeObservation,
+    TrafficConfig,
     construct,
 )
 from simulator.data.pack_schema import VALUE_COLUMNS
 from simulator.packs import known_packs, pack_name
 from simulator.physics import prompt_bucket
+from simulator.recorded_workload import make_generator
 from simulator.serving_engine import Engine, EngineModel, Knobs, SecondResult, ServingEngine
+from simulator.trace_file import parse_trace
+from simulator.trace_replay import ReplayWorkload
 from simulator.trace_sim import TraceSimulator, shared_simulator
+from simulator.traffic_files import recorded_trace
 from simulator.workload import BURST, EpisodeTraffic, WorkloadGenerator
 
 __all__ = ["InferenceEnv", "describe", "make_env"]
@@ -91,7 +96,7 @@ class InferenceEnv:
         self.task: TaskInfo = task.info
         self.episode_id = ""
         self.weights = _weights(task.weights, config)
-        self.generator = workload or WorkloadGenerator(task.workload, steps)
+        self.generator = workload or make_generator(task.workload, steps)
         self._workload = self.generator.config
         self.masked_actions = task.masked_actions
         self._keep = {name: name not in self.masked_actions for name in ServeAction.model_fields}
@@ -240,7 +245,7 @@ class InferenceEnv:
     def _max_tokens_per_s(self) -> float:
         """Where T of the reward reaches 1: as calibrated, or, of a pack without a calibration, the highest
         throughput in its table that fits the GPU, at the pack's reference output length."""
-        if has_calibration(self.trace_pack):
+        if has_calibration(self.trace_pack, self.task.id):
             return load_calibration(self.trace_pack)["tasks"][self.task.id]["max_tokens_per_s"]
         return float(self.simulator.table.values[..., VALUE_COLUMNS.index("tps")].max())
 
@@ -365,7 +370,29 @@ def make_env(
     """
     settings = None if config is None else _config(config)
     pack = None if settings is None else settings.trace_pack
-    return InferenceEnv(shared_simulator(pack), task_id, seed, settings, engine=engine)
+    traffic = None if settings is None else settings.traffic
+    workload = None if traffic is None else _replay(traffic, task_id)
+    return InferenceEnv(shared_simulator(pack), task_id, seed, settings, workload, engine)
+
+
+def _replay(traffic: TrafficConfig, task_id: str) -> ReplayWorkload:
+    """The recording that a config gives or names, with the task's classes, objectives and limits.
+
+    Raises TracePackError, UnknownNameError, InvalidValueError: what is wrong with it.
+    """
+    if traffic.text is not None:
+        trace = parse_trace(traffic.text, skip_empty=True)
+    else:
+        trace = recorded_trace(traffic.file or "")
+    task = get_task(task_id)
+    return ReplayWorkload(
+        trace,
+        task.workload,
+        task.info.episode_length,
+        start_s=traffic.start_s,
+        speed=float(traffic.speed),
+        replicas=traffic.replicas,
+    )
 
 
 def describe() -> dict[str, Any]:

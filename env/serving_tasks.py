@@ -19,6 +19,7 @@ from simulator.packs import DEFAULT_PACK, SHIPPED, pack_name, pack_path
 from simulator.workload_config import WorkloadConfig, get_workload
 
 __all__ = [
+    "ALL_TASKS",
     "CALIBRATION_PATH",
     "TASKS",
     "RewardWeights",
@@ -66,9 +67,22 @@ def _task(
     description: str,
     active: tuple[str, ...],
     weights: RewardWeights,
+    listed: bool = True,
 ) -> ServingTask:
-    info = TaskInfo(task_id, name, difficulty, description, active, DEFAULT_EPISODE_LENGTH)
+    info = TaskInfo(task_id, name, difficulty, description, active, DEFAULT_EPISODE_LENGTH, listed=listed)
     return ServingTask(info, weights)
+
+
+def _recorded_task(
+    task_id: str, name: str, difficulty: Literal["easy", "medium", "hard"], traffic: str
+) -> ServingTask:
+    """A task beyond the three: traffic of a public trace, all knobs, weighed and scored as task3."""
+    description = f"{traffic} Scored on throughput, SLO compliance, cost and stability."
+    return _task(task_id, name, difficulty, description, _ALL_KNOBS, _HARD, listed=False)
+
+
+_ALL_KNOBS = tuple(ServeAction.model_fields)
+_HARD = RewardWeights(gamma=0.35, delta=0.15)
 
 
 _SERVING_TASKS = {
@@ -101,14 +115,39 @@ _SERVING_TASKS = {
             "Three priority classes, short chats mixed with documents of thousands of tokens, and a tenfold "
             "burst every 120 seconds that comes when it likes. Serve the burst, spend little in between. "
             "Scored on throughput, SLO compliance, cost and stability.",
-            ("kv_budget", "batch_size", "spec_length", "prefill_disagg", "quant_tier"),
-            RewardWeights(gamma=0.35, delta=0.15),
+            _ALL_KNOBS,
+            _HARD,
+        ),
+        _recorded_task(
+            "azure-conversation",
+            "Azure conversation",
+            "medium",
+            "An hour of a chat service (Azure, 2023) at 1.2 times its rate: prompts of a thousand tokens, "
+            "answers of two hundred, and a slow swell. The first token is due within 500 ms.",
+        ),
+        _recorded_task(
+            "azure-code",
+            "Azure code completion",
+            "hard",
+            "An hour of a code completion service (Azure, 2023), shared by two engines: two thousand tokens "
+            "in, a line out, silence for minutes, then forty requests a second. The first token is due "
+            "within 1 s.",
+        ),
+        _recorded_task(
+            "mooncake-conversation",
+            "Mooncake conversation",
+            "hard",
+            "An hour of a long-context chat service (Mooncake, 2024), shared by two engines: prompts of many "
+            "thousand tokens, counted up to 8,192. The first token is due within 5 s.",
         ),
     )
 }
 
-TASKS: dict[str, TaskInfo] = {task_id: task.info for task_id, task in _SERVING_TASKS.items()}
-"""Tasks by id, easiest first."""
+ALL_TASKS: dict[str, TaskInfo] = {task_id: task.info for task_id, task in _SERVING_TASKS.items()}
+"""Tasks by id: the three of the benchmark, easiest first, then those on traffic of public traces."""
+
+TASKS: dict[str, TaskInfo] = {task_id: info for task_id, info in ALL_TASKS.items() if info.listed}
+"""The three."""
 
 
 def get_task(task_id: str) -> ServingTask:
@@ -125,9 +164,12 @@ def calibration_path(pack: str) -> Path:
     )
 
 
-def has_calibration(pack: str) -> bool:
-    """Whether the anchors of a trace pack come with the project."""
-    return pack in SHIPPED and calibration_path(pack).is_file()
+@cache
+def has_calibration(pack: str, task_id: str) -> bool:
+    """Whether the anchors of a task with a trace pack come with the project."""
+    if pack not in SHIPPED or not calibration_path(pack).is_file():
+        return False
+    return task_id in load_calibration(pack)["tasks"]
 
 
 def load_calibration(pack: str | None = None) -> dict[str, Any]:
@@ -141,6 +183,6 @@ def load_calibration(pack: str | None = None) -> dict[str, Any]:
 
 @cache
 def _load_calibration(pack: str) -> dict[str, Any]:
-    if not has_calibration(pack):
+    if pack not in SHIPPED:
         raise InvalidValueError("trace_pack", pack, f"a pack with calibrated policies: {', '.join(SHIPPED)}")
     return json.loads(calibration_path(pack).read_text())

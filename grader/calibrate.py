@@ -18,15 +18,15 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
 from env.serving import REFERENCE_MEMORY_GB, make_env
-from env.serving_tasks import TASKS, calibration_path
+from env.serving_tasks import ALL_TASKS, calibration_path, get_task
 from grader.policies import Constant, TwoMode, policy_from_dict
-from grader.scoring import WEIGHTS, Anchors, StepFigures, score_steps
+from grader.scoring import COST_BUDGET, WEIGHTS, Anchors, StepFigures, score_steps
 from grader.search import SEARCH_SEED, TwoModeSearch, grid_settings, neighbours
 from inferencegym.errors import InvalidValueError
 from inferencegym.models import QuantTier, ServeAction
@@ -54,13 +54,13 @@ CANDIDATES = 120
 GENERATIONS, PARENTS, CHILDREN = 6, 8, 4
 TOLERANCE = 1e-9
 
-_FLOOR_RULE = {
-    "task1": "minimum",
-    "task2": "minimum",
-    "task3": "random",
-}
-"""Tokens/s that score 0. Task 1: the worst constant setting that fits the GPU. Task 3: uniformly random
-actions, so that throughput counts from where chance ends (its static settings span too little to use)."""
+_FLOOR_RULE = {"task1": "minimum", "task2": "minimum"}
+"""Tokens/s that score 0. Task 1: the worst constant setting that fits the GPU. The others: uniformly random
+actions ("random"), so that throughput counts from where chance ends (static settings span too little)."""
+
+
+def _floor_rule(task_id: str) -> str:
+    return _FLOOR_RULE.get(task_id, "random")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +134,17 @@ def _evaluate(job: _Job) -> tuple[float, float]:
     """Mean score (with provisional anchors) and mean tokens/s of a described policy over seeds."""
     task_id, description, seeds, pack = job
     outcomes = [play(task_id, policy_from_dict(description), seed, pack) for seed in seeds]
-    provisional = replace(_PROVISIONAL[task_id], memory_scale=memory_scale(pack))
-    scores = [score_steps(task_id, o.steps, TASKS[task_id].episode_length, provisional)[0] for o in outcomes]
+    provisional = task_anchors(task_id, *_PROVISIONAL.get(task_id, _WIDE), pack)
+    scores = [
+        score_steps(task_id, o.steps, ALL_TASKS[task_id].episode_length, provisional)[0] for o in outcomes
+    ]
     return float(np.mean(scores)), _mean_tokens(outcomes)
 
 
-_PROVISIONAL = {
-    "task1": Anchors(0.0, 10_000.0),
-    "task2": Anchors(0.0, 10_000.0),
-    "task3": Anchors(500.0, 3_000.0),
-}
-"""Anchors while searching, so wide that nothing is clipped: the ranking does not depend on them."""
+_PROVISIONAL = {"task3": (500.0, 3_000.0)}
+_WIDE = (0.0, 10_000.0)
+"""Tokens/s that score 0 and 1 while searching, so wide that nothing is clipped: the ranking does not depend
+on them."""
 
 
 class _Ranker:
@@ -163,9 +163,10 @@ class _Ranker:
         return sorted(rows, key=_ranking)
 
 
-def memory_scale(pack: str | None) -> float:
-    """Memory of a pack's GPU over the 40 GiB that the tasks' limits are written for."""
-    return shared_simulator(pack).table.metadata.memory_limit_gb / REFERENCE_MEMORY_GB
+def task_anchors(task_id: str, floor: float, optimum: float, pack: str | None) -> Anchors:
+    """Anchors of a task with a trace pack (None: the default one), tokens/s given."""
+    scale = shared_simulator(pack).table.metadata.memory_limit_gb / REFERENCE_MEMORY_GB
+    return Anchors(floor, optimum, scale, get_task(task_id).workload.cost_budget or COST_BUDGET)
 
 
 def calibrate_task(pool: ProcessPoolExecutor, task_id: str, pack: str | None = None) -> dict[str, Any]:
@@ -183,8 +184,8 @@ def calibrate_task(pool: ProcessPoolExecutor, task_id: str, pack: str | None = N
         "two_mode_policies_tried": tried,
         "best_static": constants[0][2],
         "best_adaptive": adaptive[0][2],
-        "floor_rule": _FLOOR_RULE[task_id],
-        "floor_by": min(sweep, key=_tokens)[2] if _FLOOR_RULE[task_id] == "minimum" else {"kind": "random"},
+        "floor_rule": _floor_rule(task_id),
+        "floor_by": min(sweep, key=_tokens)[2] if _floor_rule(task_id) == "minimum" else {"kind": "random"},
         "optimum_by": max([*constants, *adaptive], key=_tokens)[2],
     }
     return {**found, **anchors(task_id, found, pack)}
@@ -204,7 +205,7 @@ def quick_anchors(task_id: str, pack: str) -> dict[str, Any]:
     sweep = rank([Constant(s) for s in settings], seeds)
     constants = rank([Constant(s) for s in neighbours(task_id, sweep[0][2]["action"], pack)], seeds)
     best = min(constants[0], sweep[0], key=_ranking)[2]
-    floor = min(sweep, key=_tokens)[2] if _FLOOR_RULE[task_id] == "minimum" else {"kind": "random"}
+    floor = min(sweep, key=_tokens)[2] if _floor_rule(task_id) == "minimum" else {"kind": "random"}
     optimum = max([*constants, *sweep], key=_tokens)[2]
     found = {"best_static": best, "best_adaptive": best, "floor_by": floor, "optimum_by": optimum}
     return {**found, **anchors(task_id, found, pack)}
@@ -240,19 +241,19 @@ def anchors(task_id: str, found: Mapping[str, Any], pack: str | None = None) -> 
     ``found`` is a task of ``env/calibration.json``; of it only the policies are read. The highest tokens/s
     of a single second under the best policies is where T of the reward reaches 1.
     """
-    floor_seeds = SWEEP_SEEDS if _FLOOR_RULE[task_id] == "minimum" else CALIBRATION_SEEDS
+    floor_seeds = SWEEP_SEEDS if _floor_rule(task_id) == "minimum" else CALIBRATION_SEEDS
     floor = _mean_tokens(_play_all(task_id, found["floor_by"], floor_seeds, pack))
     optimum = _mean_tokens(_play_all(task_id, found["optimum_by"], CALIBRATION_SEEDS, pack))
     best = [*_play_all(task_id, found["best_static"], CALIBRATION_SEEDS, pack)]
     best += _play_all(task_id, found["best_adaptive"], CALIBRATION_SEEDS, pack)
     baseline = play(task_id, Constant(), BASELINE_SEED, pack)
-    length = TASKS[task_id].episode_length
+    length = ALL_TASKS[task_id].episode_length
     return {
         "floor_tokens_per_s": floor,
         "optimum_tokens_per_s": optimum,
         "max_tokens_per_s": max(step.tokens_per_s for outcome in best for step in outcome.steps),
         "baseline_score": score_steps(
-            task_id, baseline.steps, length, Anchors(floor, optimum, memory_scale(pack))
+            task_id, baseline.steps, length, task_anchors(task_id, floor, optimum, pack)
         )[0],
     }
 
@@ -269,11 +270,13 @@ def _mean_tokens(outcomes: Sequence[Outcome]) -> float:
     return float(np.mean([outcome.tokens_per_s for outcome in outcomes]))
 
 
-def calibrate(workers: int = 2, pack: str | None = None) -> dict[str, Any]:
+def calibrate(
+    workers: int = 2, pack: str | None = None, task_ids: Sequence[str] | None = None
+) -> dict[str, Any]:
     """Anchors of all tasks with a trace pack, and their provenance. Deterministic; minutes on two cores."""
     tasks: dict[str, Any] = {}
     with ProcessPoolExecutor(workers) as pool:
-        for task_id in TASKS:
+        for task_id in task_ids or ALL_TASKS:
             print(f"calibrating {task_id} ...", file=sys.stderr, flush=True)
             tasks[task_id] = calibrate_task(pool, task_id, pack)
     metadata = shared_simulator(pack).table.metadata
@@ -304,10 +307,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m grader.calibrate", description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare with the committed file, write nothing")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--tasks", nargs="+", choices=tuple(ALL_TASKS), help="only these; the rest stays")
     parser.add_argument("--pack", choices=tuple(SHIPPED), default=DEFAULT_PACK, help="trace pack")
     options = parser.parse_args(arguments)
-    computed = json.loads(json.dumps(calibrate(options.workers, options.pack)))
     path = calibration_path(options.pack)
+    computed = json.loads(json.dumps(calibrate(options.workers, options.pack, options.tasks)))
+    if options.tasks:
+        everything = {**json.loads(path.read_text())["tasks"], **computed["tasks"]}
+        computed["tasks"] = {name: everything[name] for name in ALL_TASKS if name in everything}
     if options.check:
         found = differences(json.loads(path.read_text()), computed)
         print("\n".join(found) or f"{path.name}: every anchor follows from the code.")

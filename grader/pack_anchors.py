@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from env.serving_tasks import has_calibration, load_calibration
-from grader.calibrate import memory_scale, quick_anchors
+from grader.calibrate import quick_anchors, task_anchors
 from grader.scoring import Anchors
 from simulator.packs import pack_path
 
@@ -27,12 +27,12 @@ _lock = threading.Lock()
 def anchors_of(pack: str, task_id: str) -> Anchors:
     """What scores 0 and 1 with a trace pack. Raises UnknownNameError for a pack that is not there."""
     measured = measured_of(pack, task_id)
-    return Anchors(measured["floor_tokens_per_s"], measured["optimum_tokens_per_s"], memory_scale(pack))
+    return task_anchors(task_id, measured["floor_tokens_per_s"], measured["optimum_tokens_per_s"], pack)
 
 
 def measured_of(pack: str, task_id: str) -> dict[str, Any]:
     """Floor, optimum and highest tokens/s and the baseline's score."""
-    if has_calibration(pack):
+    if has_calibration(pack, task_id):
         return load_calibration(pack)["tasks"][task_id]
     with _lock:  # two gradings must not measure the same pack at once
         return _measured(pack, pack_path(pack), task_id)

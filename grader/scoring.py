@@ -5,7 +5,8 @@ task1  throughput: (mean tokens/s - floor) / (optimum - floor), clipped to [0, 1
 task2  1/2 TTFT: 1 - mean TTFT p50 / 300 ms; 1/2 memory: 1 up to a peak of 36 GB, 0 at 46 GB or when
        memory ever ran out
 task3  0.40 throughput + 0.30 SLO compliance + 0.20 cost (1 - total / 5.0)
-       + 0.10 stability (1 - min(1, (std of batch changes / 512 + std of kv changes) / 0.5))
+       + 0.10 stability (1 - min(1, (std of batch changes / 512 + std of kv changes) / 0.5));
+       the tasks on recorded traffic likewise, each with its own cost budget
 =====  ==========================================================================================
 
 An episode that was not played to its end is scored on what was played, times the share that was played:
@@ -24,15 +25,21 @@ __all__ = ["COST_BUDGET", "Anchors", "StepFigures", "score_columns", "score_step
 TTFT_SCALE_MS = 300.0
 MEMORY_FULL_GB, MEMORY_ZERO_GB = 36.0, 46.0
 COST_BUDGET = 5.0
-"""Sum of cost_per_1k over 200 steps at which the cost score is 0: a mean of 0.025 cents per 1,000 tokens."""
+"""Sum of cost_per_1k over 200 steps at which the cost score of task3 is 0: a mean of 0.025 cents per 1,000
+tokens."""
 
 BATCH_SCALE = 512.0
 STABILITY_SCALE = 0.5
 
+_SERVICE = {"throughput": 0.40, "slo_compliance": 0.30, "cost": 0.20, "stability": 0.10}
+
 WEIGHTS: dict[str, dict[str, float]] = {
     "task1": {"throughput": 1.0},
     "task2": {"ttft": 0.5, "memory": 0.5},
-    "task3": {"throughput": 0.40, "slo_compliance": 0.30, "cost": 0.20, "stability": 0.10},
+    "task3": _SERVICE,
+    "azure-conversation": _SERVICE,
+    "azure-code": _SERVICE,
+    "mooncake-conversation": _SERVICE,
 }
 
 
@@ -52,12 +59,13 @@ class StepFigures:
 
 @dataclass(frozen=True, slots=True)
 class Anchors:
-    """What scores 0 and 1 on a GPU: tokens/s (see ``grader/calibrate.py``), and the GPU's memory as a
-    multiple of the 40 GiB that the memory limits are written for."""
+    """What scores 0 and 1: tokens/s (see ``grader/calibrate.py``), the GPU's memory as a multiple of the
+    40 GiB that the memory limits are written for, and the sum of cost_per_1k that scores 0."""
 
     floor_tokens_per_s: float
     optimum_tokens_per_s: float
     memory_scale: float = 1.0
+    cost_budget: float = COST_BUDGET
 
 
 _Columns = dict[str, "np.ndarray[tuple[int], np.dtype[np.float64]]"]
@@ -109,7 +117,7 @@ def _slo_compliance(columns: _Columns, anchors: Anchors) -> float:
 
 
 def _cost(columns: _Columns, anchors: Anchors) -> float:
-    return _clip(1.0 - float(np.sum(columns["cost_per_1k"])) / COST_BUDGET)
+    return _clip(1.0 - float(np.sum(columns["cost_per_1k"])) / anchors.cost_budget)
 
 
 def _stability(columns: _Columns, anchors: Anchors) -> float:

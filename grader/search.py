@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from env.serving import InferenceEnv, make_env
-from env.serving_tasks import TASKS, get_task
+from env.serving_tasks import ALL_TASKS, get_task
 from grader.policies import TwoMode
 from grader.scoring import WEIGHTS
 from inferencegym.models import QuantTier, ServeAction
@@ -38,7 +38,7 @@ _SWEEP_COARSE: dict[str, tuple[Any, ...]] = {
 
 def grid_settings(task_id: str, pack: str | None = None) -> list[ServeAction]:
     """Constant settings of a grid over the task's open knobs that fit the GPU; coarser with many knobs."""
-    active = TASKS[task_id].active_actions
+    active = ALL_TASKS[task_id].active_actions
     grid = _SWEEP if len(active) <= 3 else _SWEEP_COARSE
     env = make_env(task_id, config={"trace_pack": pack})
     settings = [
@@ -75,7 +75,7 @@ class TwoModeSearch:
 
     def __init__(self, task_id: str, best: Sequence[ServeAction], pack: str | None = None) -> None:
         self._rng = np.random.default_rng(SEARCH_SEED)
-        self._active = TASKS[task_id].active_actions
+        self._active = ALL_TASKS[task_id].active_actions
         self._best = best
         self._env = make_env(task_id, config={"trace_pack": pack})
         workload = get_task(task_id).workload

@@ -22,6 +22,7 @@ __all__ = [
     "RewardConfig",
     "ServeAction",
     "ServeObservation",
+    "TrafficConfig",
     "WorkloadState",
     "construct",
 ]
@@ -35,6 +36,8 @@ BATCH_SIZE_MAX = 512
 QUEUE_CAPACITY = 512
 PROMPT_TOKENS_MIN, PROMPT_TOKENS_MAX = 32, 8192
 MEMORY_GB_MAX = 80.0
+TRAFFIC_TEXT_MAX = 900_000
+"""Longest recording in a request, characters: below the server's largest body."""
 LATENCY_MS_MAX = 1_000_000.0
 """Upper bound of every latency, ms: longer than an episode, so that it can be declared finite."""
 
@@ -203,6 +206,32 @@ class ServeObservation(BaseModel):
     cost_so_far: float = Field(ge=0.0, description="Sum of cost_per_1k over the episode's steps.")
 
 
+class TrafficConfig(BaseModel):
+    """Recorded requests to play instead of the task's own traffic: ``text`` or ``file``, not both.
+
+    CSV or JSON lines with the columns of Azure's, BurstGPT's or Mooncake's traces, or timestamp_s,
+    prompt_tokens, output_tokens.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    text: str | None = Field(default=None, max_length=TRAFFIC_TEXT_MAX, description="The recording itself.")
+    file: str | None = Field(
+        default=None, max_length=100, description="Name of a file in the server's folder of recordings."
+    )
+    replicas: Whole = Field(default=1, ge=1, le=256, description="Engines that share it, round robin.")
+    speed: Real = Field(default=1.0, gt=0.0, le=1000.0, description="Seconds of it in a simulated second.")
+    start_s: Annotated[float, Field(ge=0.0), BeforeValidator(real_number)] | None = Field(
+        default=None, description="Where every episode starts, s; without it the seed draws one."
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> TrafficConfig:
+        if (self.text is None) == (self.file is None):
+            raise ValueError("give either text or file")
+        return self
+
+
 class RewardConfig(BaseModel):
     """What an episode changes of its task: the weights of the reward, and what it is served with.
 
@@ -219,6 +248,7 @@ class RewardConfig(BaseModel):
     trace_pack: str | None = Field(
         default=None, max_length=100, description="GPU and model to serve with, by the name of a trace pack."
     )
+    traffic: TrafficConfig | None = Field(default=None, description="Recorded requests to play.")
 
 
 class EpisodeState(BaseModel):

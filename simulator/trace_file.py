@@ -21,6 +21,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from io import BytesIO
 from itertools import chain
 from math import isfinite
 from pathlib import Path
@@ -31,7 +32,15 @@ import numpy.typing as npt
 
 from inferencegym.errors import TracePackError
 
-__all__ = ["FORMATS", "MAX_REQUESTS", "TOKENS_MAX", "RequestTrace", "TraceFormat", "read_trace"]
+__all__ = [
+    "FORMATS",
+    "MAX_REQUESTS",
+    "TOKENS_MAX",
+    "RequestTrace",
+    "TraceFormat",
+    "parse_trace",
+    "read_trace",
+]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -117,6 +126,11 @@ def read_trace(path: str | Path, *, skip_empty: bool = False) -> RequestTrace:
             return _read(path.name, file, skip_empty)
     except OSError as error:
         raise TracePackError(f"{path.name}: cannot be read: {error.strerror}.") from None
+
+
+def parse_trace(text: str, *, skip_empty: bool = False) -> RequestTrace:
+    """The same from a text. Raises TracePackError that calls the file "traffic"."""
+    return _read("traffic", BytesIO(text.encode()), skip_empty)
 
 
 def _read(name: str, file: BinaryIO, skip_empty: bool) -> RequestTrace:

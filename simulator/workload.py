@@ -67,7 +67,8 @@ class EpisodeTraffic:
 
 
 class WorkloadGenerator:
-    """Draws episodes of a workload. :class:`simulator.trace_replay.ReplayWorkload` plays recorded ones.
+    """Draws episodes of a workload. :class:`simulator.trace_replay.ReplayWorkload` plays recorded requests,
+    :class:`simulator.recorded_workload.RecordedWorkload` draws from the figures of a recording.
 
     Args:
         config: the workload.
@@ -92,7 +93,7 @@ class WorkloadGenerator:
         arrival = np.sort(np.repeat(np.arange(seconds, dtype=np.float64), counts) + rng.random(total))
         priority = self._classes(total, rng)
         prompt = self._prompts(priority, rng)
-        output = _draw(self.config.outputs, total, rng)
+        output = self._outputs(total, rng)
         return self._traffic(
             rng, service_counts, phase_index, first_request, arrival, priority, prompt, output
         )
@@ -168,6 +169,9 @@ class WorkloadGenerator:
             return prompt
         long = _draw(self.config.long_prompts, total, rng)
         return np.where(rng.random(total) < self._long_share[priority], long, prompt)
+
+    def _outputs(self, total: int, rng: np.random.Generator) -> FloatArray:
+        return _draw(self.config.outputs, total, rng)
 
     def mean_prompt_tokens(self) -> float:
         """Expected prompt length, which the observed average starts from."""

@@ -20,6 +20,7 @@ __all__ = [
     "WORKLOAD_CONFIG_PATH",
     "ArrivalConfig",
     "LengthConfig",
+    "RecordedConfig",
     "WorkloadConfig",
     "get_workload",
     "load_workloads",
@@ -73,8 +74,23 @@ class LengthConfig(_Strict, frozen=True):
         return self
 
 
+class RecordedConfig(_Strict, frozen=True):
+    """Traffic drawn from the figures of a public trace in ``recorded_traffic.json``.
+
+    ``rate_factor`` multiplies its arrival rates; prompts longer than ``prompt_cap_tokens`` count as that.
+    """
+
+    name: str
+    rate_factor: float = Field(1.0, gt=0.0, le=100.0)
+    prompt_cap_tokens: int = Field(8192, ge=1)
+
+
 class WorkloadConfig(_Strict, frozen=True):
-    """Everything about a task that the traffic and the service level define."""
+    """Everything about a task that the traffic and the service level define.
+
+    Where traffic is ``recorded``, arrivals and lengths come from there, and of ``arrivals``, ``prompts`` and
+    ``outputs`` only the mean rate and the bounds are used.
+    """
 
     arrivals: ArrivalConfig
     prompts: LengthConfig
@@ -82,6 +98,7 @@ class WorkloadConfig(_Strict, frozen=True):
     long_share_by_class: tuple[Share, Share, Share] = (0.0, 0.0, 0.0)
     """Share of long prompts within each class (their mean over the mix is the task's long share)."""
     outputs: LengthConfig
+    recorded: RecordedConfig | None = None
     class_mix: tuple[Share, Share, Share] = (1.0, 0.0, 0.0)
     replicas: int = Field(1, ge=1, le=256)
     base_acceptance_rate: float = Field(ge=0.0, lt=1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from inferencegym.errors import InvalidValueError
 from inferencegym.models import MEMORY_GB_MAX
@@ -49,12 +50,14 @@ def system_named(
     """A system with what is given replaced.
 
     Raises:
-        InvalidValueError: memory above 80 GiB, or a system without defaults of which something is not given.
+        InvalidValueError: memory above 80 GiB, no price, or a system without defaults of which not all is given.
     """
     if memory_gib is not None and not 1.0 <= memory_gib <= MEMORY_GB_MAX:
         raise InvalidValueError(
             "memory_gib", memory_gib, f"1 to {MEMORY_GB_MAX:g}, the bound of the observed memory"
         )
+    if cents_per_gpu_hour is not None and not 0.0 < cents_per_gpu_hour < inf:
+        raise InvalidValueError("cents_per_gpu_hour", cents_per_gpu_hour, "a number above 0")
     known = SYSTEMS.get(name)
     if known is None and (memory_gib is None or cents_per_gpu_hour is None):
         raise InvalidValueError(

@@ -169,6 +169,50 @@ def test_traces_info_tells_the_origin(run: Run) -> None:
     assert "pack" in broken.err
 
 
+def test_traces_are_listed_and_shown_by_name(run: Run) -> None:
+    rows = run("traces", "list", "--json").json
+    assert [row["name"] for row in rows][:3] == ["a100_llama3_8b", "h100_llama3_8b", "h200_llama3_8b"]
+    assert [row["used"] for row in rows][:3] == [True, False, False]
+    assert "FP8" in run("traces", "list").out
+    assert "h200_sxm" in run("traces", "info", "h200_llama3_8b").out
+    wrong = run("traces", "info", "h20_llama3_8b")
+    assert wrong.code == 2
+    assert "h200_llama3_8b" in wrong.err
+
+
+def test_a_pack_is_built_validated_and_never_half_written(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "l40s.parquet"
+    built = run("traces", "build", "--system", "l40s", "--source", "roofline", "--output", file)
+    assert built.code == 0
+    assert "the timings are roofline, not measured" in built.out
+    assert f"INFERENCEGYM_TRACE_PACK={file}" in built.out
+    assert "valid, 5400 rows" in run("traces", "validate", file).out
+    (tmp_path / "torn.parquet").write_bytes(file.read_bytes()[:5000])
+    assert run("traces", "validate", tmp_path / "torn.parquet").code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--system", "tpu"), "system"),
+        (("--system", "h100_sxm", "--tp", "3"), "gpus"),
+        (("--system", "h100_sxm", "--tp", "2"), "gpus"),
+        (("--system", "h200_sxm", "--memory-gib", "141"), "memory_gib"),
+        (("--system", "h100_sxm", "--memory-gib", "nan"), "memory_gib"),
+        (("--system", "h100_sxm", "--model", "gpt-2"), "model"),
+        (("--system", "h100_sxm", "--cents-per-gpu-hour", "-1"), "cents_per_gpu_hour"),
+    ],
+)
+def test_a_pack_that_cannot_be_built_is_no_file(
+    run: Run, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    file = tmp_path / "pack.parquet"
+    result = run("traces", "build", "--source", "roofline", "--output", file, *words)
+    assert result.code == 2
+    assert said in result.err
+    assert not file.exists()
+
+
 def test_serve_starts_the_server() -> None:
     command = ("-m", "inferencegym.cli", "serve", "--host", "127.0.0.1", "--port", "{port}")
     with live_server(command) as url:
