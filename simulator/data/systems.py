@@ -50,7 +50,8 @@ def system_named(
     """A system with what is given replaced.
 
     Raises:
-        InvalidValueError: memory above 80 GiB, no price, or a system without defaults of which not all is given.
+        InvalidValueError: memory above 80 GiB, no price, or a system without defaults of which not all is
+            given.
     """
     if memory_gib is not None and not 1.0 <= memory_gib <= MEMORY_GB_MAX:
         raise InvalidValueError(
