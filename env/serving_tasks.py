@@ -76,8 +76,8 @@ def _task(
 def _recorded_task(
     task_id: str, name: str, difficulty: Literal["easy", "medium", "hard"], traffic: str
 ) -> ServingTask:
-    """A task beyond the three: traffic of a public trace, all knobs, weighed and scored as task3."""
-    description = f"{traffic} Scored on throughput, SLO compliance, cost and stability."
+    """A task beyond the three: traffic of a public trace, all knobs, rewarded as task3."""
+    description = f"{traffic} Scored on SLO compliance, cost and stability."
     return _task(task_id, name, difficulty, description, _ALL_KNOBS, _HARD, listed=False)
 
 

@@ -7,10 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from inferencegym.cli.show import print_json
 from inferencegym.errors import InvalidValueError, TracePackError
 
 __all__ = ["build_pack", "list_packs", "plot_pack", "show_pack", "validate_pack"]
@@ -32,6 +29,10 @@ def find_pack(pack: str | None) -> Path:
 
 def list_packs(as_json: JsonOption = False) -> None:
     """List the trace packs that tasks can be played with."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from inferencegym.cli.show import print_json
     from simulator.data.pack_io import read_pack
     from simulator.packs import known_packs, pack_name, pack_path
 
@@ -66,6 +67,10 @@ def list_packs(as_json: JsonOption = False) -> None:
 
 def show_pack(pack: PackArgument = None, as_json: JsonOption = False) -> None:
     """Show where a trace pack comes from and what it covers."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from inferencegym.cli.show import print_json
     from simulator.data.pack_io import read_pack
 
     where = find_pack(pack)

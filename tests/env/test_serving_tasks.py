@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from env.serving_tasks import TASKS, RewardWeights, get_task, load_calibration
+from env.serving_tasks import ALL_TASKS, TASKS, RewardWeights, get_task, load_calibration
+from grader.scoring import WEIGHTS
 from inferencegym.errors import UnknownNameError
 from inferencegym.models import ServeAction
+from simulator.packs import SHIPPED
 
 
 def test_three_tasks_from_easy_to_hard():
@@ -29,7 +31,9 @@ def test_weights():
 
 
 def test_every_task_is_calibrated():
-    assert load_calibration()["tasks"].keys() == TASKS.keys()
+    for pack in SHIPPED:
+        assert load_calibration(pack)["tasks"].keys() == ALL_TASKS.keys()
+        assert load_calibration(pack)["score_weights"] == WEIGHTS
 
 
 def test_unknown_tasks_are_answered_with_near_ones():

@@ -112,7 +112,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A calibration that is not searched for, and a file of its own."""
     path = tmp_path / "calibration.json"
     monkeypatch.setattr(calibrate, "calibration_path", lambda pack: path)
-    monkeypatch.setattr(calibrate, "calibrate", lambda workers, pack: load_calibration(pack))
+    monkeypatch.setattr(calibrate, "calibrate", lambda workers, pack, tasks: load_calibration(pack))
     return path
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from env.serving_tasks import ALL_TASKS
 from grader.scoring import COST_BUDGET, WEIGHTS, Anchors, StepFigures, score_steps
 from tests.simulator.properties import bounded
 
@@ -36,11 +37,8 @@ figures = st.builds(
 
 
 def test_weights_sum_to_one():
-    assert {task_id: round(sum(weights.values()), 12) for task_id, weights in WEIGHTS.items()} == {
-        "task1": 1.0,
-        "task2": 1.0,
-        "task3": 1.0,
-    }
+    assert WEIGHTS.keys() == ALL_TASKS.keys()
+    assert {round(sum(weights.values()), 12) for weights in WEIGHTS.values()} == {1.0}
 
 
 def test_task_1_is_throughput_between_its_anchors():
@@ -101,10 +99,19 @@ def test_an_unfinished_episode_scores_its_share(task_id: str, played: int):
     full = score_steps(task_id, [STEP] * 200, 200, ANCHORS)
     part = score_steps(task_id, [STEP] * played, 200, ANCHORS)
     assert part[1]["completed"] == played / 200
-    if task_id == "task3":  # cost is a total, so a part of the episode has spent less
+    if "cost" in WEIGHTS[task_id]:  # cost is a total, so a part of the episode has spent less
         assert part[0] <= played / 200
     else:
         assert part[0] == pytest.approx(full[0] * played / 200)
+
+
+def test_memory_and_cost_are_measured_against_what_the_anchors_say():
+    h100 = replace(ANCHORS, memory_scale=2.0, cost_budget=10.0)
+    steps = [replace(STEP, memory_gb=82.0)] * 200
+    assert score_steps("task2", steps, 200, h100)[1]["memory"] == pytest.approx(0.5)
+    assert score_steps("task2", steps, 200, ANCHORS)[1]["memory"] == 0.0
+    assert score_steps("azure-code", steps, 200, h100)[1]["cost"] == pytest.approx(0.75)
+    assert score_steps("azure-code", steps, 200, ANCHORS)[1]["cost"] == pytest.approx(0.5)
 
 
 def test_no_steps_no_score():
