@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from env.serving_tasks import CALIBRATION_PATH, load_calibration
+from env.serving_tasks import ALL_TASKS, CALIBRATION_PATH, load_calibration
 from grader import calibrate
 from grader.calibrate import (
     BASELINE_SEED,
@@ -120,7 +120,7 @@ def test_the_command_writes_the_file(small: Path, capsys: pytest.CaptureFixture[
     assert main([]) == 0
     assert small.read_text() == CALIBRATION_PATH.read_text()
     printed = capsys.readouterr().out
-    assert [line.split(":")[0] for line in printed.splitlines()] == list(TASK_IDS)
+    assert [line.split(":")[0] for line in printed.splitlines()] == list(ALL_TASKS)
 
 
 def test_check_compares_and_writes_nothing(small: Path, capsys: pytest.CaptureFixture[str]):
