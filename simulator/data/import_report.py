@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from inferencegym.errors import InvalidValueError
+from inferencegym.models import MEMORY_GB_MAX
 from simulator.data.compare_measured import ErrorSummary, error_summary
 from simulator.data.import_measurements import (
     PARAMETERS,
@@ -123,6 +124,9 @@ def import_pack(measurements: Measurements, request: ImportRequest) -> ImportRep
 
     Raises ``InvalidValueError`` or ``UnknownNameError`` for what cannot be used.
     """
+    if not 0.0 < request.memory_gib <= MEMORY_GB_MAX:
+        allowed = f"above 0, up to {MEMORY_GB_MAX:g} GiB, the bound of the observed memory"
+        raise InvalidValueError("--memory-gib", request.memory_gib, allowed)
     model = _model(measurements, request)
     base = RooflineKernels.named(request.system, model, request.memory_gib)
     figures, left_out = usable(measurements)

@@ -63,6 +63,7 @@ def test_evidence_about_the_shipped_pack(run: Run) -> None:
         (("--system", "a100", "--memory-gib", "40", *LLAMA), "Did you mean a100_sxm"),
         (("--system", "a100_sxm", "--memory-gib", "-1"), "--memory-gib: -1.0"),
         (("--system", "a100_sxm", "--memory-gib", "nan"), "--memory-gib: nan"),
+        (("--system", "h200_sxm", "--memory-gib", "141", *LLAMA), "up to 80 GiB, the bound of the observed"),
         (GPU, "--model: None"),
         ((*GPU, "--model", "gpt2"), "model: 'gpt2' does not exist"),
         ((*GPU, *LLAMA, "--output", "x.parquet"), "--cents-per-gpu-hour: None"),
