@@ -2,7 +2,9 @@
 
 The prompt holds the task's own text, the action's fields with their bounds, and the observation in words
 with its units. A service that fails or a reply that holds no valid action costs a fallback action by the
-environment's reactive rule, never the episode; ``fallbacks`` counts them and ``last_error`` says why.
+environment's reactive rule, never the episode; ``fallbacks`` counts them, ``last_error`` says why, and
+``report`` tells it to whoever shows the score. After three failures of the service in a row the rule plays the
+rest of the episode.
 """
 
 from __future__ import annotations
@@ -14,22 +16,20 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from agents.llm_api import ChatClient, ChatSettings
+from agents.llm_api import ChatClient, ChatError, ChatSettings
 from agents.llm_reply import parse_reply
 from agents.registry import get_agent, rule_name
 from agents.task_text import describe_observation, find_task, open_fields, task_text
-from env.protocols import Agent
+from env.protocols import Agent, AgentReport
 from inferencegym.errors import InferenceGymError, InvalidValueError
 from inferencegym.registry import get_spec
 
 __all__ = ["LLMAgent"]
 
 FAILURES_MAX = 3
-"""Calls in a row that may fail before the service is left alone for a while."""
-
-REST_STEPS = 20
-"""Steps for which it is, the first time; each further time twice as many. A dead service would otherwise cost
-its time limit at every one of 200 steps."""
+"""Calls in a row that the service may fail before it is left alone for the rest of the episode: a dead one
+would otherwise cost its time limit at every one of 200 steps. A reply without a valid action is no failure of
+the service."""
 
 _log = logging.getLogger(__name__)
 
@@ -83,8 +83,8 @@ class LLMAgent:
         self.fallback.reset()
         self._history.clear()
         self._action: BaseModel | None = None
-        self._step = self._failures = self._rest = 0
-        self._next_rest = REST_STEPS
+        self._step = self._failures = 0
+        self._reason = ""
         self.calls = 0
         """Questions put to the service in this episode."""
         self.fallbacks = 0
@@ -105,9 +105,19 @@ class LLMAgent:
             self._action = action
             if action is None:
                 self.fallbacks += 1
-                _log.warning("step %d: the rule decides: %s", self._step, self.last_error)
+                self._reason = self._reason or str(self.last_error)
+                _log.info("step %d: the rule decides: %s", self._step, self.last_error)
                 return rule
         return self._action
+
+    def report(self) -> AgentReport:
+        """How many steps of this episode the rule decided, and why the first of them."""
+        note = ""
+        if self.fallbacks:
+            note = f"the rule decided {self.fallbacks} of {self._step} steps, first because: {self._reason}"
+            if self._failures >= FAILURES_MAX:
+                note += f" (the service was given up after {FAILURES_MAX} failures in a row)"
+        return AgentReport({"fallbacks": float(self.fallbacks)}, note)
 
     def close(self) -> None:
         """Close the connections to the service."""
@@ -115,27 +125,20 @@ class LLMAgent:
 
     def _decide(self, observation: BaseModel) -> BaseModel | None:
         """The model's action; None when there is none, with ``last_error`` saying why."""
-        if self._rest > 0:
-            self._rest -= 1
-            self.last_error = f"not asked: {FAILURES_MAX} calls in a row failed"
+        if self._failures >= FAILURES_MAX:
+            self.last_error = f"not asked any more in this episode: {FAILURES_MAX} calls in a row failed"
             return None
         self.calls += 1
         try:
             text = self.chat.complete(self._messages(observation))
+            self._failures = 0
             action, self.notes = parse_reply(text, self._model, self._fields)
         except InferenceGymError as error:
-            self._count_failure(error)
+            self._failures += isinstance(error, ChatError)
+            self.last_error = error.message
             return None
-        self._failures, self._next_rest = 0, REST_STEPS
         self._remember(observation, action)
         return action
-
-    def _count_failure(self, error: InferenceGymError) -> None:
-        self.last_error = error.message
-        self._failures += 1
-        if self._failures == FAILURES_MAX:
-            self._failures, self._rest = 0, self._next_rest
-            self._next_rest *= 2
 
     def _messages(self, observation: BaseModel) -> list[dict[str, str]]:
         parts = ["Earlier steps, observation -> your action:", *self._history] if self._history else []

@@ -10,7 +10,17 @@ from pydantic import BaseModel
 
 from inferencegym.errors import UnknownNameError
 
-__all__ = ["Agent", "Episode", "GradeResult", "Grader", "TaskInfo", "listed_tasks", "task_named"]
+__all__ = [
+    "Agent",
+    "AgentReport",
+    "Episode",
+    "GradeResult",
+    "Grader",
+    "TaskInfo",
+    "listed_tasks",
+    "report_of",
+    "task_named",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +50,7 @@ def listed_tasks(tasks: Mapping[str, TaskInfo]) -> dict[str, TaskInfo]:
 
 def task_named(tasks: Mapping[str, TaskInfo], name: str) -> TaskInfo:
     """A task by id or alias. Raises UnknownNameError with near matches among both."""
-    if name in tasks:
+    if isinstance(name, str) and name in tasks:  # pyright: ignore[reportUnnecessaryIsInstance]
         return tasks[name]
     for task in tasks.values():
         if name in task.aliases:
@@ -138,3 +148,21 @@ class Agent(Protocol):
     def act(self, observation: Any) -> Any:
         """Map an observation model to an action model."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class AgentReport:
+    """What an agent tells about the episode it has just played.
+
+    ``figures`` are numbers by name; comparisons show a column for each. ``note`` is what a reader of the score
+    must know, for example that something else played in the agent's place; empty when there is nothing.
+    """
+
+    figures: dict[str, float] = field(default_factory=dict[str, float])
+    note: str = ""
+
+
+def report_of(agent: object) -> AgentReport:
+    """What the agent's method ``report`` tells; an agent need not have one."""
+    report = getattr(agent, "report", None)
+    return AgentReport() if report is None else report()

@@ -14,7 +14,15 @@ from inferencegym.errors import InvalidValueError
 from inferencegym.registry import get_spec
 from inferencegym.wire import WakePolicy
 
-__all__ = ["DEFAULT_URL", "URL_VARIABLE", "ClientOptions", "Connection", "Waiter", "resolve_url"]
+__all__ = [
+    "DEFAULT_URL",
+    "URL_VARIABLE",
+    "ClientOptions",
+    "Connection",
+    "Waiter",
+    "http_address",
+    "resolve_url",
+]
 
 DEFAULT_URL = "http://127.0.0.1:7860"
 URL_VARIABLE = "INFERENCEGYM_URL"
@@ -75,11 +83,16 @@ class Connection:
 
 def resolve_url(base_url: str | None) -> str:
     """The given address, else ``INFERENCEGYM_URL``, else this machine; without a trailing slash."""
-    url = (base_url or os.environ.get(URL_VARIABLE) or DEFAULT_URL).strip().rstrip("/")
-    parsed = _parse(url)
+    return http_address("base_url", base_url or os.environ.get(URL_VARIABLE) or DEFAULT_URL)
+
+
+def http_address(field: str, text: object) -> str:
+    """An address without a trailing slash. Raises InvalidValueError that names ``field``."""
+    address = text.strip() if isinstance(text, str) else ""
+    parsed = _parse(address)
     if parsed is None or parsed.scheme not in ("http", "https") or not parsed.host:
-        raise InvalidValueError("base_url", url, "an http:// or https:// address")
-    return url
+        raise InvalidValueError(field, text, "an http:// or https:// address")
+    return address.rstrip("/")
 
 
 def _parse(url: str) -> httpx.URL | None:

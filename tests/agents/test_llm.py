@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
+import time
+from threading import Thread
 
 import pytest
 
-from agents.llm import FAILURES_MAX, REST_STEPS, LLMAgent
+from agents.llm import FAILURES_MAX, LLMAgent
 from agents.llm_api import ChatClient, ChatError, ChatSettings
 from agents.registry import get_agent
 from env.serving import make_env
@@ -59,6 +62,18 @@ def test_the_prompt_holds_task_fields_bounds_and_units(chat: FakeChat) -> None:
     assert chat.keys[-1] == "Bearer key"
 
 
+ODD_WAITS = ("nan", "inf", "-inf", "-3", "1e999", "", "Wed, 21 Oct 2026 07:28:00 GMT", "soon", "0x10")
+
+
+@pytest.mark.parametrize("asked", ODD_WAITS)
+def test_what_a_service_asks_to_wait_stays_within_bounds(chat: FakeChat, asked: str) -> None:
+    waited: list[float] = []
+    chat.answers = [Answer("busy", 429, {"retry-after": asked})]
+    client = ChatClient(ChatSettings(chat.url, "m", "key"), pause=waited.append)
+    assert client.complete([{"role": "user", "content": "hello"}]) == '{"batch_size": 96}'
+    assert 0.0 <= waited[0] <= 5.0  # not a number is no pause
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -73,11 +88,12 @@ def test_the_prompt_holds_task_fields_bounds_and_units(chat: FakeChat) -> None:
         Answer("bad key", 401),
         Answer("broken", 500),
         Answer("busy", 429, {"retry-after": "0"}),
+        *(Answer("busy", 503, {"retry-after": asked}) for asked in ODD_WAITS),
     ],
 )
 def test_a_bad_answer_costs_a_step_by_the_rule(chat: FakeChat, answer: Answer) -> None:
     agent = agent_of(chat)
-    chat.answers = [answer] * (2 if answer.status in (500, 429) else 1)
+    chat.answers = [answer] * (2 if answer.status in (500, 503, 429) else 1)
     actions = play(agent, 1)
     assert actions == rule_actions(1)
     assert agent.fallbacks == 1
@@ -111,21 +127,91 @@ def test_a_dead_service_never_costs_the_episode() -> None:
     agent = LLMAgent("serving", "task3", chat=ChatClient(settings, pause=lambda _: None))
     assert play(agent, 200) == rule_actions(200)
     assert agent.fallbacks == 200
-    rests = [REST_STEPS, 2 * REST_STEPS, 4 * REST_STEPS, 8 * REST_STEPS]  # left alone, ever longer
-    assert sum(rests[:3]) < 200 < sum(rests)
-    assert agent.calls == 4 * FAILURES_MAX
+    assert agent.calls == FAILURES_MAX  # then the rule plays the rest of the episode, and the report says so
+    report = agent.report()
+    assert report.figures == {"fallbacks": 200.0}
+    for words in ("200 of 200 steps", "no connection to http://127.0.0.1:9", "given up after 3 failures"):
+        assert words in report.note
     agent.reset()
-    assert (agent.calls, agent.fallbacks) == (0, 0)
+    assert (agent.calls, agent.fallbacks, agent.report().note) == (0, 0, "")
+
+
+def test_bad_replies_do_not_end_the_asking(chat: FakeChat) -> None:
+    chat.always = said("I would rather not")
+    agent = agent_of(chat)
+    assert play(agent, 10) == rule_actions(10)
+    assert (agent.calls, agent.fallbacks) == (10, 10)
+    assert "given up" not in agent.report().note
+
+
+def test_one_good_answer_starts_the_count_anew(chat: FakeChat) -> None:
+    gone = Answer("gone", 404)
+    chat.answers = [gone, gone, said('{"batch_size": 5}'), gone, gone]
+    agent = agent_of(chat)
+    assert [action.batch_size for action in play(agent, 7)][2:] == [5, *[128] * 2, 96, 96]
+    assert (agent.calls, agent.fallbacks) == (7, 4)
+
+
+def test_the_fallbacks_of_an_episode_are_no_lines_of_a_log(
+    chat: FakeChat, caplog: pytest.LogCaptureFixture
+) -> None:
+    chat.always = Answer("wrong key", 401)
+    play(agent_of(chat), 50)
+    assert [record for record in caplog.records if record.levelname == "WARNING"] == []
 
 
 def test_a_silent_service_is_left_after_its_time(chat: FakeChat) -> None:
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
         client = ChatClient(ChatSettings(url, "m", "key", timeout_s=0.2))
         with pytest.raises(ChatError, match=r"0\.2 s"):
             client.complete([{"role": "user", "content": "hello"}])
+
+
+@pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n"])
+def test_a_dripping_service_is_left_after_its_time(head: bytes) -> None:
+    """In the header and in the body: a byte every 0.05 s would keep httpx's own limit from ever ending."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sent: list[int] = []
+
+        def drip() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(head or b"HTTP/1.1 200 OK\r\nx-slow: ")
+                try:
+                    for number in range(400):
+                        connection.sendall(b"x")
+                        sent.append(number)
+                        time.sleep(0.05)
+                except OSError:
+                    pass
+
+        thread = Thread(target=drip, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+        client = ChatClient(ChatSettings(url, "m", "key", timeout_s=0.4))
+        with pytest.raises(ChatError, match=r"within 0\.4 s"):
+            client.complete([{"role": "user", "content": "hello"}])
+        client.close()
+        thread.join(30)
+        assert len(sent) < 400  # it was cut off
+
+
+def test_both_tries_share_one_limit(chat: FakeChat) -> None:
+    chat.always = Answer("busy", 429, {"retry-after": "5"})
+    waited: list[float] = []
+    client = ChatClient(ChatSettings(chat.url, "m", "key", timeout_s=0.5), pause=waited.append)
+    with pytest.raises(ChatError, match="429"):
+        client.complete([{"role": "user", "content": "hello"}])
+    assert waited[0] <= 0.5
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "-1", "nan", "inf", "1e9"])
+def test_the_time_limit_is_a_variable(text: str) -> None:
+    assert ChatSettings.from_environment({"HF_TOKEN": "h"}).timeout_s == 30.0
+    assert ChatSettings.from_environment({"HF_TOKEN": "h", "LLM_TIMEOUT_S": "2.5"}).timeout_s == 2.5
+    with pytest.raises(InvalidValueError, match="LLM_TIMEOUT_S"):
+        ChatSettings.from_environment({"HF_TOKEN": "h", "LLM_TIMEOUT_S": text})
 
 
 def test_an_answer_that_never_ends_is_refused(chat: FakeChat) -> None:
@@ -179,9 +265,29 @@ def test_which_key_goes_where(variables: dict[str, str], expected: tuple[str, st
     assert "api_key" not in repr(settings)
 
 
-def test_an_address_that_is_none() -> None:
-    with pytest.raises(InvalidValueError, match="API_BASE_URL"):
-        ChatSettings.from_environment({"OPENAI_API_KEY": "o", "API_BASE_URL": "localhost:8000"})
+@pytest.mark.parametrize(
+    "address", ["localhost:8000", "http://", "https:///v1", "ftp://here/v1", "http://a\nb"]
+)
+def test_an_address_that_is_none(address: str) -> None:
+    with pytest.raises(InvalidValueError, match="API_BASE_URL") as caught:
+        ChatSettings.from_environment({"OPENAI_API_KEY": "o", "API_BASE_URL": address})
+    assert repr(address) in caught.value.message  # as it was given
+
+
+@pytest.mark.parametrize("variable", ["HF_TOKEN", "OPENAI_API_KEY"])
+@pytest.mark.parametrize("key", ["schlüssel", "sec\nret", "sec ret", "sec\udc80ret", "sec\x00ret"])
+def test_a_key_that_no_header_holds_is_named_and_not_shown(variable: str, key: str) -> None:
+    with pytest.raises(InvalidValueError, match=variable) as caught:
+        ChatSettings.from_environment({variable: key})
+    assert key[:3] not in str(caught.value).replace(variable, "")
+    with pytest.raises(InvalidValueError, match="api_key"):
+        ChatSettings("http://here/v1", "m", key)
+
+
+@pytest.mark.parametrize("model", ["a\nb", "a b", "a\x1b[2J", "a\udcff"])
+def test_a_model_is_one_word(model: str) -> None:
+    with pytest.raises(InvalidValueError, match="MODEL_NAME"):
+        ChatSettings.from_environment({"OPENAI_API_KEY": "o", "MODEL_NAME": model})
 
 
 def test_errors_do_not_hold_the_key(chat: FakeChat) -> None:
