@@ -6,6 +6,7 @@ baseline is taken seed by seed first, so that what a seed does to both of them c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
@@ -67,7 +68,8 @@ class Mean:
 class AgentSummary:
     """What an agent reached on a task.
 
-    ``difference``: its score minus the baseline's, None for itself; ``figures``: of the grades, in units.
+    ``difference``: its score minus the baseline's, None for itself; ``figures``: of the grades and of the
+    agent's own reports, in units; ``notes``: what the agent reported, each once with its episodes.
     """
 
     task: str
@@ -77,6 +79,7 @@ class AgentSummary:
     difference: Mean | None
     components: dict[str, float]
     figures: dict[str, Mean] = field(default_factory=dict[str, Mean])
+    notes: dict[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,9 @@ def make_plan(
     """Check all names before anything is played; arguments as for :func:`compare`."""
     spec = get_spec(env)
     known = agent_names(spec.id)
+    for name, given in (("agents", agents), ("tasks", tasks)):
+        if given is not None and (isinstance(given, str) or not given):
+            raise InvalidValueError(name, given, "a list of at least one name, or None for all")
     chosen_tasks = tuple(dict.fromkeys(tasks or listed_tasks(spec.part("tasks"))))
     for task in chosen_tasks:
         find_task(spec, task)
@@ -215,6 +221,7 @@ def summarise(episodes: Sequence[EpisodeResult], baseline: str | None) -> tuple[
                 None if reference is None else _paired(group, reference),
                 {name: float(np.mean([e.components.get(name, 0.0) for e in group])) for name in names},
                 {name: Mean.of(e.figures[name] for e in group) for name in group[0].figures},
+                dict(Counter(episode.note for episode in group if episode.note)),
             )
         )
     return tuple(rows)

@@ -16,6 +16,7 @@ from inferencegym.errors import InferenceGymError
 
 __all__ = [
     "header_of",
+    "notes_of",
     "require_matplotlib",
     "row_of",
     "rows_of",
@@ -41,11 +42,25 @@ def component_names(rows: list[AgentSummary]) -> list[str]:
     return [n for n in names if n != "completed" or any(row.components.get(n) != 1.0 for row in rows)]
 
 
+def figure_names(rows: list[AgentSummary]) -> list[str]:
+    """Figures that any row has; an agent may report some that no other has."""
+    return list(dict.fromkeys(name for row in rows for name in row.figures))
+
+
+def notes_of(comparison: Comparison) -> list[str]:
+    """What agents reported that a reader of their scores must know, a line each."""
+    return [
+        f"{row.agent} on {row.task}, {count} episode{'s' * (count != 1)}: {note}"
+        for row in comparison.summaries
+        for note, count in row.notes.items()
+    ]
+
+
 def header_of(comparison: Comparison, rows: list[AgentSummary]) -> list[str]:
     """Column titles of a task's table."""
     against = [f"− {comparison.baseline}"] if comparison.baseline is not None else []
     parts = [name.replace("_", " ") for name in component_names(rows)]
-    figures = [name.replace("_", " ") for name in rows[0].figures]
+    figures = [name.replace("_", " ") for name in figure_names(rows)]
     return ["agent", "score", *against, "episode reward", *parts, *figures]
 
 
@@ -53,7 +68,8 @@ def row_of(comparison: Comparison, rows: list[AgentSummary], row: AgentSummary) 
     """Cells of an agent in a task's table."""
     against = [_mean(row.difference, 3, sign=True)] if comparison.baseline is not None else []
     parts = [f"{row.components[n]:.3f}" if n in row.components else "" for n in component_names(rows)]
-    figures = [_mean(mean, _digits(mean)) for mean in row.figures.values()]
+    means = (row.figures.get(name) for name in figure_names(rows))
+    figures = ["" if mean is None else _mean(mean, _digits(mean)) for mean in means]
     return [
         row.agent,
         _mean(row.score, 3),
@@ -96,7 +112,8 @@ def to_markdown(comparison: Comparison) -> str:
         lines += [
             _line([f"`{cells[0]}`", *cells[1:]]) for cells in (row_of(comparison, rows, r) for r in rows)
         ]
-    return "\n".join(lines) + "\n"
+    notes = [f"- {note}" for note in notes_of(comparison)]
+    return "\n".join([*lines, *([""] if notes else []), *notes]) + "\n"
 
 
 def _line(cells: list[str]) -> str:
@@ -116,10 +133,12 @@ def to_csv(comparison: Comparison) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     figures = list(dict.fromkeys(name for episode in comparison.episodes for name in episode.figures))
-    writer.writerow(["env", "task", "agent", "seed", "steps", "score", "reward", *names, *figures])
+    note = ["note"] if any(episode.note for episode in comparison.episodes) else []
+    writer.writerow(["env", "task", "agent", "seed", "steps", "score", "reward", *names, *figures, *note])
     for episode in comparison.episodes:
         parts: list[float | str] = [episode.components.get(name, "") for name in names]
         parts += [episode.figures.get(name, "") for name in figures]
+        parts += [episode.note for _ in note]
         head = [comparison.env, episode.task, episode.agent, episode.seed, episode.steps]
         writer.writerow([*head, episode.score, episode.reward, *parts])
     return text.getvalue()

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from typing import Any
 
 from agents.registry import get_agent
-from env.protocols import Agent, Episode, Grader
+from env.protocols import Agent, Episode, Grader, report_of
 from inferencegym.errors import InferenceGymError
 from inferencegym.registry import EnvSpec, all_specs, register
 
@@ -34,7 +35,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeResult:
-    """A finished episode: its grade, the parts and figures of the grade, and the sum of its rewards."""
+    """A finished episode: its grade, the parts of the grade, and the sum of its rewards.
+
+    ``figures`` are those of the grade and of the agent's own report; ``note`` is what the agent reports that
+    a reader of the score must know.
+    """
 
     task: str
     agent: str
@@ -44,6 +49,7 @@ class EpisodeResult:
     steps: int
     components: dict[str, float]
     figures: dict[str, float] = field(default_factory=dict[str, float])
+    note: str = ""
 
 
 def play_episode(spec: EnvSpec, job: Job, agent: Agent | None = None) -> EpisodeResult:
@@ -67,6 +73,7 @@ def play_episode(spec: EnvSpec, job: Job, agent: Agent | None = None) -> Episode
         applied = info.get("action") or action.model_dump(mode="json")
         log.append({"action": applied, "reward": reward, "metrics": info["metrics"]})
     grade = grader.grade_log(job.task, log)
+    report = report_of(agent)
     return EpisodeResult(
         job.task,
         job.agent,
@@ -75,7 +82,8 @@ def play_episode(spec: EnvSpec, job: Job, agent: Agent | None = None) -> Episode
         total,
         grade.steps,
         dict(grade.breakdown),
-        dict(grade.figures),
+        {**grade.figures, **report.figures},
+        report.note,
     )
 
 
@@ -133,10 +141,19 @@ class _Failure:
 def _start_worker(spec: EnvSpec) -> None:
     # The terminal sends Ctrl-C to all processes; the first one ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
     # One process a core: threads of numerical libraries would only get in each other's way.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if spec not in all_specs():
         register(spec)
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed cannot end its workers, and they would wait for work for ever."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _work(spec: EnvSpec, job: Job) -> EpisodeResult | _Failure:

@@ -3,8 +3,8 @@
 The prompt holds the task's own text, the action's fields with their bounds, and the observation in words
 with its units. A service that fails or a reply that holds no valid action costs a fallback action by the
 environment's reactive rule, never the episode; ``fallbacks`` counts them, ``last_error`` says why, and
-``report`` tells it to whoever shows the score. After three failures of the service in a row the rule plays the
-rest of the episode.
+``report`` tells it to whoever shows the score. After three failures of the service in a row the rule plays
+the rest of the episode.
 """
 
 from __future__ import annotations

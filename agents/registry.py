@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from agents.task_text import find_task
+from env.checks import checked_seed
 from env.protocols import Agent
 from inferencegym.errors import UnknownNameError
 from inferencegym.registry import get_spec
@@ -35,13 +36,14 @@ def get_agent(env_id: str, name: str, task_id: str, seed: int = 0) -> Agent:
 
     Raises:
         UnknownNameError: no such environment, agent or task; lists near matches.
+        InvalidValueError: a seed outside what is allowed.
         InferenceGymError: the agent lacks something, for example a key or trained parameters.
     """
     agents = _agents(env_id)
-    if name not in agents:
+    if not isinstance(name, str) or name not in agents:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UnknownNameError("agent", name, agents)
-    find_task(get_spec(env_id), task_id)
-    return agents[name](task_id, seed)
+    task = find_task(get_spec(env_id), task_id)
+    return agents[name](task.id, checked_seed(seed))
 
 
 def rule_name(env_id: str) -> str:

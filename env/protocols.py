@@ -154,8 +154,8 @@ class Agent(Protocol):
 class AgentReport:
     """What an agent tells about the episode it has just played.
 
-    ``figures`` are numbers by name; comparisons show a column for each. ``note`` is what a reader of the score
-    must know, for example that something else played in the agent's place; empty when there is nothing.
+    ``figures`` are numbers by name; comparisons show a column for each. ``note`` is what a reader of the
+    score must know, for example that something else played in the agent's place; empty without such.
     """
 
     figures: dict[str, float] = field(default_factory=dict[str, float])

@@ -97,16 +97,19 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Play one episode with a named agent; print its score and breakdown."""
+    from agents.output_files import check_writable
     from inferencegym.cli.files import save_episode
     from inferencegym.cli.play import play
     from inferencegym.cli.show import progress, show_episode
     from inferencegym.registry import get_spec
 
+    if out is not None:
+        check_writable("--out", out)
     with progress(enabled=not as_json) as on_step:
         episode = play(get_spec(env), task, agent, seed, url, on_step)
+    show_episode(episode, as_json)
     if out is not None:
         save_episode(out, episode)
-    show_episode(episode, as_json)
 
 
 @app.command()
@@ -157,5 +160,8 @@ def main() -> None:
     except InferenceGymError as error:
         typer.echo(f"{typer.style('error:', fg='red', bold=True)} {error}", err=True)
         sys.exit(EXIT_USAGE if isinstance(error, UnknownNameError | InvalidValueError) else EXIT_FAILED)
+    except OSError as error:  # a disk that is full, a file that went away
+        typer.echo(f"{typer.style('error:', fg='red', bold=True)} {error}", err=True)
+        sys.exit(EXIT_FAILED)
     except KeyboardInterrupt:
         sys.exit(130)

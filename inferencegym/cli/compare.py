@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from inferencegym.errors import InvalidValueError
+from inferencegym.errors import InferenceGymError, InvalidValueError
 
 if TYPE_CHECKING:
     from agents.compare import Comparison
 
 __all__ = ["check_writable", "compare"]
+
+_Writers = dict[str, tuple[Path | None, Callable[[Path], object]]]
+"""By option: the file that it names, if any, and what writes it."""
 
 _FILE_WIDTH = 200
 """Columns of a table that is not shown on a terminal."""
@@ -44,23 +47,40 @@ def compare(
     from inferencegym.cli.show import counting
 
     plan = make_plan(env, _names("--agents", agents), _names("--tasks", tasks), parse_seeds(seeds), baseline)
-    check_writable({"--json": json_path, "--csv": csv_path, "--png": png_path})
+    writers: _Writers = {
+        "--json": (json_path, lambda path: path.write_text(report.to_json(comparison), encoding="utf-8")),
+        "--csv": (csv_path, lambda path: path.write_text(report.to_csv(comparison), encoding="utf-8")),
+        "--png": (png_path, lambda path: report.write_png(comparison, path)),
+    }
+    check_writable({option: path for option, (path, _) in writers.items()})
     if png_path is not None:
         report.require_matplotlib()
     for agent, reason in plan.left_out.items():
         typer.secho(f"{agent} does not play: {reason}", fg="yellow", err=True)
     with counting("episodes", len(plan.jobs), enabled=not quiet) as on_episode:
         comparison = run_plan(plan, workers or cpu_count(), on_episode)
-    if json_path is not None:
-        json_path.write_text(report.to_json(comparison), encoding="utf-8")
-    if csv_path is not None:
-        csv_path.write_text(report.to_csv(comparison), encoding="utf-8")
-    if png_path is not None:
-        report.write_png(comparison, png_path)
     if markdown:
         typer.echo(report.to_markdown(comparison), nl=False)
     elif not quiet:
         _show(comparison)
+    for note in report.notes_of(comparison):
+        typer.secho(note, fg="yellow", err=True)
+    _write_all(writers)
+
+
+def _write_all(writers: _Writers) -> None:
+    """Write the files; one that cannot be written keeps no other from it."""
+    from agents.output_files import write_file
+
+    failure: InferenceGymError | None = None
+    for option, (path, write) in writers.items():
+        if path is not None:
+            try:
+                write_file(option, path, write)
+            except InferenceGymError as error:
+                failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 def _show(comparison: Comparison) -> None:
@@ -99,10 +119,9 @@ def _names(option: str, text: str | None) -> list[str] | None:
 
 
 def check_writable(paths: dict[str, Path | None]) -> None:
-    """Better now than after an hour of playing."""
+    """Better now than after an hour of playing. Raises InvalidValueError that names the option."""
+    from agents import output_files
+
     for option, path in paths.items():
-        if path is None:
-            continue
-        place = path if path.exists() else path.absolute().parent
-        if path.is_dir() or not os.access(place, os.W_OK):
-            raise InvalidValueError(option, str(path), "a file that can be written")
+        if path is not None:
+            output_files.check_writable(option, path, ".png" if option == "--png" else "")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from agents.output_files import write_file
 from inferencegym.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -56,8 +57,11 @@ class LogRecord:
 
 
 def save_episode(path: Path, episode: PlayedEpisode) -> None:
-    """Write an episode so that ``grade`` (also with ``--replay``) and POST /grader understand it."""
-    document = {
+    """Write an episode so that ``grade`` (also with ``--replay``) and POST /grader understand it.
+
+    Raises InferenceGymError when that fails.
+    """
+    document: dict[str, Any] = {
         "env": episode.env,
         "task_id": episode.task_id,
         "seed": episode.seed,
@@ -65,10 +69,9 @@ def save_episode(path: Path, episode: PlayedEpisode) -> None:
         "score": episode.grade.score,
         "episode_log": episode.log,
     }
-    try:
-        path.write_text(json.dumps(document, indent=1) + "\n")
-    except OSError as error:
-        raise InvalidValueError("--out", str(path), "a file that can be written", str(error)) from None
+    if episode.report.note:
+        document["note"] = episode.report.note
+    write_file("--out", path, lambda file: file.write_text(json.dumps(document, indent=1) + "\n"))
 
 
 def load_record(path: Path, task_id: str | None) -> LogRecord | ReplayRecord:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from env.protocols import task_named
+from agents.registry import get_agent
+from env.protocols import Agent, AgentReport, report_of, task_named
 from inferencegym.cli.files import LogRecord, ReplayRecord
-from inferencegym.errors import UnknownNameError
 from inferencegym.registry import EnvSpec
 from inferencegym.replies import Grade
 
@@ -29,12 +29,8 @@ class PlayedEpisode:
     total_reward: float
     log: list[dict[str, Any]]
     grade: Grade
-
-
-class _Agent(Protocol):
-    def reset(self) -> None: ...
-
-    def act(self, observation: Any) -> Any: ...
+    report: AgentReport
+    """What the agent tells about it."""
 
 
 def play(
@@ -48,23 +44,20 @@ def play(
         ServerUnavailableError: no server at ``url``.
     """
     tasks: Mapping[str, Any] = spec.part("tasks")
-    agents: Mapping[str, Callable[[str, int], _Agent]] = spec.part("agents")
     task_id = next(iter(tasks)) if task_id is None else task_id
     task_id = task_named(tasks, task_id).id
-    if agent_name not in agents:
-        raise UnknownNameError("agent", agent_name, agents)
-    agent = agents[agent_name](task_id, seed)
+    agent = get_agent(spec.id, agent_name, task_id, seed)
     agent.reset()
     if url is None:
         log, result = _play_here(spec, task_id, seed, agent, on_step)
     else:
         log, result = _play_there(spec, task_id, seed, agent, url, on_step)
     total = sum(entry["reward"] for entry in log)
-    return PlayedEpisode(spec.id, task_id, seed, agent_name, total, log, result)
+    return PlayedEpisode(spec.id, task_id, seed, agent_name, total, log, result, report_of(agent))
 
 
 def _play_here(
-    spec: EnvSpec, task_id: str, seed: int, agent: _Agent, on_step: OnStep
+    spec: EnvSpec, task_id: str, seed: int, agent: Agent, on_step: OnStep
 ) -> tuple[list[dict[str, Any]], Grade]:
     episode = spec.part("make_env")(task_id, seed)
     observation = episode.reset()
@@ -81,7 +74,7 @@ def _play_here(
 
 
 def _play_there(
-    spec: EnvSpec, task_id: str, seed: int, agent: _Agent, url: str, on_step: OnStep
+    spec: EnvSpec, task_id: str, seed: int, agent: Agent, url: str, on_step: OnStep
 ) -> tuple[list[dict[str, Any]], Grade]:
     from inferencegym.client import InferenceGymClient
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
@@ -85,7 +86,7 @@ def show_episode(episode: PlayedEpisode, as_json: bool) -> None:
         played = {
             name: getattr(episode, name) for name in ("env", "task_id", "seed", "agent", "total_reward")
         }
-        print_json({**played, **episode.grade.model_dump()})
+        print_json({**played, **episode.grade.model_dump(), "agent_report": asdict(episode.report)})
         return
     console = Console()
     console.print(
@@ -94,6 +95,8 @@ def show_episode(episode: PlayedEpisode, as_json: bool) -> None:
         soft_wrap=True,
     )
     _show_grade(console, episode.grade)
+    if episode.report.note:
+        console.print(f"{episode.agent}: {episode.report.note}", style="yellow", soft_wrap=True, markup=False)
 
 
 def show_grade(grade: Grade, as_json: bool) -> None:

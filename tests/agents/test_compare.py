@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,10 +20,13 @@ from agents import compare_report as report
 from agents import episodes
 from agents.compare import DEFAULT_SEEDS, Comparison, Mean, compare, make_plan, parse_seeds, summarise
 from agents.episodes import EpisodeResult, Job, play_all, play_episode
-from env.protocols import Agent
+from agents.output_files import check_writable
+from env.protocols import Agent, AgentReport
 from inferencegym.cli import main
 from inferencegym.errors import InferenceGymError, InvalidValueError, UnknownNameError
 from inferencegym.registry import EnvSpec, get_spec, register, unregister
+from tests.agents.fake_chat import Answer, FakeChat
+from tests.live import ROOT
 from tests.server import toy_env
 
 
@@ -137,6 +142,93 @@ def test_a_failure_in_a_worker_ends_the_comparison_plainly(monkeypatch: pytest.M
     jobs = [Job("task1", "baseline", seed) for seed in (1, 2)] + [Job("task1", "llm", 3)]
     with pytest.raises(InferenceGymError, match=r"llm on task1, seed 3: .* key"):
         play_all(get_spec("serving"), jobs, workers=2)
+
+
+# --- what agents report ------------------------------------------------------------------------------------
+
+
+class Relieved:
+    """An agent of the toy environment that owns up to not having played."""
+
+    def reset(self) -> None:
+        pass
+
+    def act(self, observation: Any) -> toy_env.Push:
+        return toy_env.Push()
+
+    def report(self) -> AgentReport:
+        return AgentReport({"fallbacks": 4.0}, "the rule decided 4 of 4 steps")
+
+
+@pytest.fixture
+def reported(toy: EnvSpec, monkeypatch: pytest.MonkeyPatch) -> Comparison:
+    monkeypatch.setitem(toy_env.AGENTS, "relieved", lambda task_id, seed: Relieved())
+    return compare("toy", seeds=[1, 2], tasks=["calm"])
+
+
+def test_what_an_agent_reports_stands_beside_its_score(reported: Comparison) -> None:
+    note = "relieved on calm, 2 episodes: the rule decided 4 of 4 steps"
+    text = report.to_markdown(reported)
+    assert f"- {note}" in text
+    head, *rows = [line for line in text.splitlines() if line.startswith("|")]
+    cells = {row.split("|")[1].strip(): row.split("|")[-2].strip() for row in rows[1:]}
+    assert head.split("|")[-2].strip() == "fallbacks"
+    assert cells == {"`baseline`": "", "`relieved`": "4.00 ± 0.00"}
+    assert report.notes_of(reported) == [note]
+    lines = list(csv.DictReader(io.StringIO(report.to_csv(reported))))
+    assert [(line["agent"], line["fallbacks"], line["note"]) for line in lines] == [
+        *[("baseline", "", "")] * 2,
+        *[("relieved", "4.0", "the rule decided 4 of 4 steps")] * 2,
+    ]
+    document = json.loads(report.to_json(reported))
+    assert document["episodes"][-1]["figures"]["fallbacks"] == 4.0
+    assert document["summaries"][-1]["notes"] == {"the rule decided 4 of 4 steps": 2}
+
+
+def test_a_model_that_never_answered_gets_no_credit_in_silence(
+    run: Run, chat_key: FakeChat, tmp_path: Path
+) -> None:
+    chat_key.always = Answer("wrong key", 401)
+    code, out, err = run(*TINY[:4], "--agents", "llm", "--workers", "1", "--csv", tmp_path / "scores.csv")
+    assert code == 0
+    assert "fallbacks" in out
+    (line,) = err.splitlines()  # once, not at every step
+    for words in ("llm on task1, 2 episodes", "200 of 200 steps", "401"):
+        assert words in line
+    assert (tmp_path / "scores.csv").read_text().count("the rule decided 200 of 200 steps") == 2
+
+
+# --- processes ---------------------------------------------------------------------------------------------
+
+
+def test_workers_end_with_a_parent_that_is_killed() -> None:
+    words = ["compare", "--agents", "mpc", "--tasks", "task3", "--seeds", "40", "--workers", "2", "--quiet"]
+    with subprocess.Popen([sys.executable, "-m", "inferencegym.cli", *words], cwd=ROOT) as process:
+        workers: set[int] = set()
+        for _ in range(600):
+            workers |= {pid for pid in children_of(process.pid) if "spawn_main" in command_of(pid)}
+            if len(workers) >= 2 or process.poll() is not None:
+                break
+            time.sleep(0.1)
+        process.terminate()
+    assert len(workers) >= 2
+    for _ in range(300):
+        if not any("spawn_main" in command_of(pid) for pid in workers):
+            return
+        time.sleep(0.1)
+    pytest.fail(f"left behind: {workers}")
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def command_of(pid: int) -> str:
+    """Empty when there is no such process, or only what is left of one."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def test_cpu_count_is_at_least_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,6 +379,10 @@ def test_a_quiet_command_prints_nothing(run: Run) -> None:
         (("--tasks", "task9"), "Did you mean task"),
         (("--seeds", "5-3"), "100-119"),
         (("--json", "/no/such/folder/x.json"), "--json"),
+        (("--csv", "/proc/x.csv"), "--csv"),
+        (("--csv", "."), "--csv"),
+        (("--png", "scores.pdf"), "ends in .png"),
+        (("--png", "/proc/x.png"), "--png"),
         (("--workers", "0"), "--workers"),
     ],
 )
@@ -297,6 +393,29 @@ def test_a_wrong_word_is_exit_code_2_before_anything_is_played(
     assert code == 2
     assert said in err
     assert out == ""
+
+
+def test_a_file_that_fails_at_last_takes_no_result_along(run: Run, tmp_path: Path) -> None:
+    code, out, err = run(*TINY, "--json", "/dev/full", "--csv", tmp_path / "scores.csv")
+    assert code == 1
+    assert "task1" in out
+    assert "--json: /dev/full could not be written. (No space left on device)" in " ".join(err.split())
+    assert (tmp_path / "scores.csv").is_file()
+
+
+def test_looking_whether_a_file_can_be_written_changes_nothing(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.csv", tmp_path / "new.csv"
+    old.write_text("kept")
+    for path in (old, new):
+        check_writable("--csv", path)
+    assert old.read_text() == "kept"
+    assert not new.exists()
+
+
+@pytest.mark.parametrize("given", [{"tasks": []}, {"tasks": "task1"}, {"agents": []}, {"agents": "random"}])
+def test_names_are_a_list_that_holds_some(given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValueError, match=next(iter(given))):
+        make_plan(**given)
 
 
 def test_an_agent_without_its_key_is_exit_code_1(run: Run) -> None:

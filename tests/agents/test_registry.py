@@ -9,7 +9,7 @@ import pytest
 
 from agents.registry import agent_names, get_agent, rule_name
 from env.serving import make_env
-from inferencegym.errors import UnknownNameError
+from inferencegym.errors import InvalidValueError, UnknownNameError
 
 
 def test_agents_play() -> None:
@@ -37,6 +37,20 @@ def test_the_rule_is_the_reactive_agent() -> None:
 def test_unknown_names_list_near_matches(env_id: str, name: str, task_id: str, near: str) -> None:
     with pytest.raises(UnknownNameError, match=rf"Did you mean .*{near}"):
         get_agent(env_id, name, task_id)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, True, "7", None, 2**63])
+def test_a_seed_that_no_episode_takes_is_named(seed: object) -> None:
+    with pytest.raises(InvalidValueError, match="seed"):
+        get_agent("serving", "random", "task1", seed)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", [None, 3, ["random"], {}])
+def test_a_name_that_is_no_text_is_an_unknown_one(name: object) -> None:
+    with pytest.raises(UnknownNameError, match="agent"):
+        get_agent("serving", name, "task1")  # type: ignore[arg-type]
+    with pytest.raises(UnknownNameError, match="task_id"):
+        get_agent("serving", "random", name)  # type: ignore[arg-type]
 
 
 def test_listing_agents_imports_neither_a_client_nor_a_trainer() -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
 import pytest
 
+import grader.policies
+from env.protocols import AgentReport
 from inferencegym.cli import main
 from tests.live import live_server
 
@@ -100,6 +103,15 @@ def test_a_saved_log_is_graded_and_replayed(run: Run, saved: Path, server_url: s
     assert "score" in run("grade", saved).out
 
 
+def test_what_the_agent_reports_is_told(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = AgentReport({"fallbacks": 3.0}, "the rule decided 3 of 200 steps")
+    monkeypatch.setattr(grader.policies.Constant, "report", lambda self: report, raising=False)
+    path = tmp_path / "episode.json"
+    assert run("run", "--json", "--out", path).json["agent_report"] == asdict(report)
+    assert json.loads(path.read_text())["note"] == report.note
+    assert report.note in run("run").out
+
+
 def test_a_bare_list_needs_the_task(run: Run, saved: Path) -> None:
     document = json.loads(saved.read_text())
     saved.write_text(json.dumps(document["episode_log"]))
@@ -150,6 +162,7 @@ def test_a_bad_file_is_a_plain_error(run: Run, tmp_path: Path, text: str, said: 
         (("tasks", "--env", "nope"), "environment"),
         (("grade", "/no/such/file.json"), "readable JSON"),
         (("run", "--out", "/no/such/folder/x.json"), "--out"),
+        (("run", "--out", "/proc/x.json"), "--out"),
     ],
 )
 def test_a_wrong_word_is_exit_code_2_with_a_hint(run: Run, words: tuple[str, ...], said: str) -> None:
