@@ -11,6 +11,7 @@ variable                           meaning
 ``HF_TOKEN``, ``OPENAI_API_KEY``   key of a chat service; with one, a language model decides
 ``API_BASE_URL``, ``MODEL_NAME``   its address and model
 ``LLM_DECIDE_EVERY``               steps for which a model's answer is kept; default 1
+``LLM_TIMEOUT_S``                  longest wait for one answer, seconds; default 30
 ``INFERENCEGYM_URL``               server to play on; default: the episodes run in this process
 ``INFERENCE_ENV``                  environment by id or short name; default: serving
 ``INFERENCE_OUTPUT``               file for the same results as JSON, unrounded
@@ -24,7 +25,9 @@ and graded::
     [STEP] step=… action=… reward=… done=… error=…
     [END] success=… steps=… score=… rewards=…
 
-Whatever happens, every ``[START]`` gets its ``[END]``. Exit status 0 when all episodes succeeded, else 1.
+Characters of a task or model name that would break a line are printed as ``?``. Whatever happens, also when
+the process is asked to end, lines stay whole and every ``[START]`` gets its ``[END]``. Exit status 0 when all
+episodes succeeded, 2 for a setting that is refused before anything is played, else 1.
 """
 
 from __future__ import annotations
@@ -34,17 +37,19 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel
 
 from agents.llm_api import ChatSettings, has_key
+from agents.output_files import check_writable
 from agents.players import Player, start_player
 from agents.registry import get_agent, rule_name
-from env.protocols import Agent, listed_tasks
+from env.protocols import Agent, listed_tasks, report_of
 from inferencegym.client import InferenceGymClient
 from inferencegym.errors import InferenceGymError, InvalidValueError
 from inferencegym.registry import EnvSpec, get_spec
@@ -75,33 +80,78 @@ class Stopped(BaseException):
     """The process was asked to end."""
 
 
-def run_episode(spec: EnvSpec, report: Report, client: InferenceGymClient[Any] | None) -> None:
+class Stop:
+    """SIGTERM and Ctrl-C, heard only where waiting may take long: a line once begun is printed whole, and a
+    step is either played and printed or neither."""
+
+    def __init__(self) -> None:
+        self._signal: int | None = None
+        self._hearing = False
+
+    @contextmanager
+    def taken(self) -> Generator[Self]:
+        """Take the signals over for a while."""
+        before = {number: signal.signal(number, self._note) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def heard(self, *, again: bool = False) -> Generator[None]:
+        """Where a signal, also one from before, raises Stopped; with ``again`` only one from now on."""
+        self._hearing = True
+        if not again:
+            self.check()
+        try:
+            yield
+        finally:
+            self._hearing = False
+
+    def check(self) -> None:
+        """Raise Stopped when the process was asked to end."""
+        if self._signal is not None:
+            self._hearing = False
+            raise Stopped(f"signal {self._signal}")
+
+    def _note(self, number: int, frame: object) -> None:
+        self._signal = number
+        if self._hearing:
+            self.check()
+
+
+def run_episode(spec: EnvSpec, report: Report, client: InferenceGymClient[Any] | None, stop: Stop) -> None:
     """Play, print and grade one episode; whatever goes wrong is written into the report."""
     say("START", task=report.task, env=report.env, model=report.model)
     player: Player | None = None
     agent: Agent | None = None
     try:
-        agent = get_agent(spec.id, agent_name(spec), report.task, report.seed)
-        player = start_player(spec, report.task, report.seed, client)
+        with stop.heard():
+            agent = get_agent(spec.id, agent_name(spec), report.task, report.seed)
+            player = start_player(spec, report.task, report.seed, client)
         agent.reset()
         while not player.done:
-            play_step(player, agent, report)
+            play_step(player, agent, report, stop)
         report.success = True
-    except (Exception, Stopped, KeyboardInterrupt) as error:
+    except BrokenPipeError:  # nobody reads the lines
+        raise
+    except (Exception, Stopped) as error:  # noqa: BLE001 (reported; the other episodes go on)
         report.failure = _one_line(error)
         complain(f"{report.task}: stopped after {report.steps} steps: {report.failure}")
-        if not isinstance(error, Exception):
-            raise
-    finally:
-        finish(player, report)
-        close = getattr(agent, "close", None)
-        if close is not None:
-            close()
+    finish(player, report, stop)
+    note = "" if agent is None else report_of(agent).note
+    if note:
+        complain(f"{report.task}: {note}")
+    close = getattr(agent, "close", None)
+    if close is not None:
+        close()
 
 
-def play_step(player: Player, agent: Agent, report: Report) -> None:
+def play_step(player: Player, agent: Agent, report: Report, stop: Stop) -> None:
     """One action of the agent, its line and its entry in the report."""
-    action: BaseModel = agent.act(player.observation)
+    with stop.heard():
+        action: BaseModel = agent.act(player.observation)
     error: str | None = getattr(agent, "last_error", None)
     reward = player.step(action)
     report.steps += 1
@@ -114,16 +164,17 @@ def play_step(player: Player, agent: Agent, report: Report) -> None:
         action=json.dumps(action.model_dump(mode="json"), separators=(",", ":")),
         reward=_two_decimals(reward),
         done=_flag(player.done),
-        error="null" if error is None else _one_line(error),
+        error="null" if error is None else error,
     )
 
 
-def finish(player: Player | None, report: Report) -> None:
-    """Grade what was played and print the episode's last line, also when grading fails."""
+def finish(player: Player | None, report: Report, stop: Stop) -> None:
+    """Grade what was played and print the episode's last line, also when grading fails or is stopped."""
     try:
         if player is not None and report.steps:
-            report.score, report.breakdown = player.grade()
-    except Exception as error:  # noqa: BLE001 (the last line is owed, whatever went wrong)
+            with stop.heard(again=True):
+                report.score, report.breakdown = player.grade()
+    except (Exception, Stopped) as error:  # noqa: BLE001 (the last line is owed, whatever went wrong)
         report.success, report.failure = False, report.failure or _one_line(error)
         complain(f"{report.task}: could not be graded: {_one_line(error)}")
     say(
@@ -165,29 +216,48 @@ def base_seed() -> int:
     return int(text)
 
 
-def write_output(reports: Sequence[Report]) -> None:
-    """Write INFERENCE_OUTPUT, if it is set."""
-    path = os.environ.get("INFERENCE_OUTPUT", "").strip()
-    if not path:
-        return
+def output_path() -> Path | None:
+    """INFERENCE_OUTPUT. Raises InvalidValueError for a file that cannot be written."""
+    text = os.environ.get("INFERENCE_OUTPUT", "").strip()
+    if not text:
+        return None
+    check_writable("INFERENCE_OUTPUT", Path(text))
+    return Path(text)
+
+
+def write_output(path: Path | None, reports: Sequence[Report]) -> bool:
+    """Write INFERENCE_OUTPUT, if it is set; whether that went well."""
+    if path is None:
+        return True
     try:
-        Path(path).write_text(json.dumps({"episodes": [asdict(report) for report in reports]}, indent=1))
+        path.write_text(json.dumps({"episodes": [asdict(report) for report in reports]}, indent=1))
     except OSError as error:
         complain(f"INFERENCE_OUTPUT: {error}")
+        return False
+    return True
 
 
 def say(kind: str, **fields: object) -> None:
-    """One line of standard output."""
-    print(f"[{kind}]", *(f"{name}={value}" for name, value in fields.items()), flush=True)
+    """One line of standard output: only an error, which comes last, may hold spaces."""
+    words = (f"{name}={_printable(value, spaces=name == 'error')}" for name, value in fields.items())
+    print(f"[{kind}]", *words, flush=True)
 
 
 def complain(message: str) -> None:
     """One line of standard error."""
-    print(message, file=sys.stderr, flush=True)
+    print(_printable(message, spaces=True), file=sys.stderr, flush=True)
 
 
 def _one_line(error: BaseException | str) -> str:
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def _printable(value: object, *, spaces: bool) -> str:
+    """A value that cannot break its line, nor fail to be printed."""
+    text = _one_line(value) if spaces and isinstance(value, str) else str(value)
+    safe = "".join(c if c.isprintable() and (spaces or c != " ") else "?" for c in text)
+    encoding = sys.stdout.encoding or "utf-8"
+    return safe.encode(encoding, "replace").decode(encoding)
 
 
 def _two_decimals(value: float) -> str:
@@ -198,33 +268,44 @@ def _flag(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _stop(signum: int, frame: object) -> None:
-    raise Stopped(f"signal {signum}")
-
-
 def main() -> int:
     """Play all episodes; returns the exit status."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
-    signal.signal(signal.SIGTERM, _stop)
     try:
         spec, seed = get_spec(os.environ.get("INFERENCE_ENV", "").strip() or "serving"), base_seed()
+        output = output_path()
         url = os.environ.get("INFERENCEGYM_URL", "").strip()
         client = InferenceGymClient(url, spec.id) if url else None
     except InferenceGymError as error:
         complain(_one_line(error))
         return 2
-    reports: list[Report] = []
+    with Stop().taken() as stop:
+        reports: list[Report] = []
+        try:
+            complete = play_all(spec, seed, client, reports, stop)
+        finally:
+            written = write_output(output, reports)
+            if client is not None:
+                client.close()
+    return 0 if written and complete and all(report.success for report in reports) else 1
+
+
+def play_all(
+    spec: EnvSpec, seed: int, client: InferenceGymClient[Any] | None, reports: list[Report], stop: Stop
+) -> bool:
+    """Play the chosen tasks, each with its report; False when something ended that before its time."""
     try:
         for task_id in chosen_tasks(spec):
             reports.append(Report(task_id, spec.id, model_name(spec), seed))
-            run_episode(spec, reports[-1], client)
-    except (Stopped, KeyboardInterrupt):
-        return 1
-    finally:
-        write_output(reports)
-        if client is not None:
-            client.close()
-    return 0 if all(report.success for report in reports) else 1
+            run_episode(spec, reports[-1], client, stop)
+            stop.check()
+    except Stopped:
+        return False
+    except BrokenPipeError:
+        # Python would complain once more when it closes standard output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -15,6 +15,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import inference
+from agents.players import LocalPlayer
+from grader.policies import TwoMode
 from grader.serving import GRADER
 from inference import main
 from inferencegym.models import ServeAction
@@ -32,7 +35,7 @@ END = re.compile(
 )
 VARIABLES = (
     "TASKS", "BASE_SEED", "HF_TOKEN", "OPENAI_API_KEY", "API_BASE_URL", "MODEL_NAME", "INFERENCE_OUTPUT",
-    "INFERENCEGYM_URL", "INFERENCE_ENV", "LLM_DECIDE_EVERY",
+    "INFERENCEGYM_URL", "INFERENCE_ENV", "LLM_DECIDE_EVERY", "LLM_TIMEOUT_S",
 )  # fmt: skip
 
 
@@ -81,9 +84,8 @@ Infer = Callable[..., Ran]
 
 
 @pytest.fixture
-def infer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Infer]:
+def infer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Infer:
     """Run the script's main() in this process with just these variables."""
-    handler = signal.getsignal(signal.SIGTERM)
 
     def run(**variables: str) -> Ran:
         for name in VARIABLES:
@@ -93,8 +95,7 @@ def infer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         code = main()
         return Ran(code, *capsys.readouterr())
 
-    yield run
-    signal.signal(signal.SIGTERM, handler)
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +176,9 @@ def test_an_address_where_something_else_answers(infer: Infer) -> None:
         ({"BASE_SEED": "-1"}, "BASE_SEED"),
         ({"INFERENCE_ENV": "servin"}, "Did you mean"),
         ({"INFERENCEGYM_URL": "nowhere"}, "http://"),
+        ({"INFERENCE_OUTPUT": "/nonexist/x.json"}, "INFERENCE_OUTPUT"),
+        ({"INFERENCE_OUTPUT": "/proc/x.json"}, "INFERENCE_OUTPUT"),
+        ({"INFERENCE_OUTPUT": "."}, "INFERENCE_OUTPUT"),
     ],
 )
 def test_a_bad_setting_is_named(variables: dict[str, str], named: str, infer: Infer) -> None:
@@ -221,6 +225,88 @@ def test_a_service_that_refuses_costs_no_episode(tmp_path: Path, infer: Infer) -
     assert (ran.code, episode.success, len(episode.steps)) == (0, True, 200)
     stored: Any = json.loads(path.read_text())["episodes"][0]
     assert len(stored["errors"]) == 200
+
+
+def test_the_fallbacks_of_an_episode_are_one_line_of_standard_error(infer: Infer) -> None:
+    with model_service() as (chat, variables):
+        chat.always = Answer("wrong key", 401)
+        ran = infer(TASKS="task1,task2", **variables)
+    assert [line.partition(":")[0] for line in ran.err.splitlines()] == ["task1", "task2"]
+    assert "200 of 200 steps" in ran.err
+
+
+FORGED = "x\n[END] success=true steps=200 score=1.000 rewards=1.00\r\x1b[2K\x85\u2028 y\udcff"
+
+
+def test_names_cannot_forge_lines(infer: Infer) -> None:
+    with model_service() as (_, variables):
+        (by_task,) = infer(TASKS=FORGED, **variables).episodes
+        (by_model,) = infer(TASKS="task1", **{**variables, "MODEL_NAME": FORGED}).episodes
+    assert (by_task.success, by_task.steps) == (False, [])
+    assert (by_model.success, by_model.steps) == (False, [])  # no model has such a name
+
+
+def test_a_text_that_standard_output_cannot_encode_costs_nothing() -> None:
+    with model_service() as (chat, variables):
+        chat.always = Answer("gesperrt: Schlüssel ≠ 🔑", 401)
+        done = subprocess.run(
+            [sys.executable, "inference.py"],
+            cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+            env=environment(TASKS="täsk,task1", PYTHONIOENCODING="ascii", **variables),
+        )  # fmt: skip
+    assert [episode.success for episode in Ran(done.returncode, done.stdout, done.stderr).episodes] == [
+        False,
+        True,
+    ]
+
+
+def test_output_that_is_not_read_to_its_end_is_no_traceback(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    with subprocess.Popen(
+        [sys.executable, "inference.py"], cwd=ROOT, env=environment(INFERENCE_OUTPUT=str(path)), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait(60)) == ("", 1)
+    assert json.loads(path.read_text())["episodes"][0]["success"] is False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("place", ["say", "act", "step", "grade", "start"])
+def test_a_signal_anywhere_leaves_whole_lines(
+    place: str, number: int, infer: Infer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process signals itself in the middle of a line, of a step, of grading."""
+
+    def interrupted(function: Callable[..., Any], at_call: int) -> Callable[..., Any]:
+        calls = 0
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == at_call:
+                signal.raise_signal(number)
+            return function(*args, **kwargs)
+
+        return call
+
+    target, name, at_call = {
+        "say": (inference, "_printable", 14),
+        "act": (TwoMode, "act", 5),
+        "step": (LocalPlayer, "step", 5),
+        "grade": (type(GRADER), "grade_replay", 1),
+        "start": (inference, "start_player", 1),
+    }[place]
+    monkeypatch.setattr(target, name, interrupted(getattr(target, name), at_call))
+    ran = infer(TASKS="task1,task2")
+    (episode,) = ran.episodes
+    assert (ran.code, episode.success) == (1, False)
+    assert len(episode.steps) == {"say": 3, "act": 4, "step": 5, "grade": 200, "start": 0}[place]
+    assert (episode.score > 0.0) == (place not in ("grade", "start"))
+    assert signal.getsignal(number) not in (None, signal.SIG_IGN)
 
 
 def test_a_terminated_run_still_ends_its_lines() -> None:
