@@ -41,6 +41,7 @@ from rich.table import Table
 
 from agents.compare import DEFAULT_SEEDS, AgentSummary, Mean, summarise
 from agents.episodes import EpisodeResult, Job, play_all
+from agents.output_files import check_folder
 from agents.ppo_codings import Coding, coding_of
 from agents.ppo_policy import CHECKPOINT_VARIABLE, POLICY_FILE, Policy
 from env.protocols import Grader
@@ -484,9 +485,11 @@ def parse(arguments: Sequence[str] | None) -> Args:
         text = f"{each.metadata['help']} (default {each.default})"
         parser.add_argument(name, type=type(each.default), default=each.default, help=text)
     try:
-        return Args(**vars(parser.parse_args(arguments))).checked()
+        args = Args(**vars(parser.parse_args(arguments))).checked()
+        check_folder("out", args.folder)
     except InferenceGymError as error:
         parser.error(str(error))
+    return args
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ import numpy.typing as npt
 from pydantic import BaseModel
 
 from agents.ppo_codings import coding_of, observation_entries
+from env.checks import checked_whole
 from inferencegym.errors import InferenceGymError, InvalidValueError
 from inferencegym.registry import get_spec
 
@@ -31,6 +33,7 @@ CHECKPOINT_VARIABLE = "INFERENCEGYM_PPO_CHECKPOINT"
 """Names a policy file, or a folder that holds ``ENV/TASK/policy.npz``, to play instead of the shipped one."""
 
 POLICY_FILE = "policy.npz"
+LAYERS_MAX = 32
 _SHIPPED = Path(__file__).parent / "data"
 
 
@@ -84,13 +87,31 @@ class Policy:
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 about = json.loads(str(stored["about"]))
-                layers = [(stored[f"weights_{i}"], stored[f"biases_{i}"]) for i in range(about["layers"])]
-            return cls(str(about["env"]), str(about["task"]), tuple(layers), dict(about["settings"]))
-        except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
+                count = checked_whole("layers", about["layers"], 1, LAYERS_MAX)
+                layers = [(stored[f"weights_{i}"], stored[f"biases_{i}"]) for i in range(count)]
+            policy = cls(str(about["env"]), str(about["task"]), tuple(layers), dict(about["settings"]))
+            policy.check()
+        except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile, zlib.error) as error:
+            reason = error.message if isinstance(error, InvalidValueError) else type(error).__name__
             raise InferenceGymError(
-                f"{path} is not a policy file ({type(error).__name__}).",
-                "python -m agents.ppo_demo writes one.",
+                f"{path} is not a policy file ({reason}).", "python -m agents.ppo_demo writes one."
             ) from None
+        return policy
+
+    def check(self) -> None:
+        """Raises InvalidValueError for layers that do not fit each other, or numbers that are none."""
+        entering: int | None = None
+        for index, (weights, biases) in enumerate(self.layers):
+            shapes = (weights.shape, biases.shape)
+            fits = weights.ndim == 2 and weights.size > 0 and biases.shape == weights.shape[:1]
+            if not fits or entering not in (None, weights.shape[1]):
+                allowed = f"weights (outputs, {entering or 'inputs'}) and biases (outputs,)"
+                raise InvalidValueError(f"layer {index}", shapes, allowed)
+            for name, values in (("weights", weights), ("biases", biases)):
+                if values.dtype.kind != "f" or not np.isfinite(values).all():
+                    kind = f"{values.dtype} with {int((values != values).sum())} NaN"
+                    raise InvalidValueError(f"{name} {index}", kind, "finite floating-point numbers")
+            entering = weights.shape[0]
 
 
 class PPOAgent:

@@ -29,14 +29,19 @@ from pydantic import BaseModel, ValidationError
 
 from agents.players import Player, start_player
 from agents.task_text import action_schema, describe_observation, find_task, task_text
+from env.checks import checked_seed, checked_whole
 from env.protocols import listed_tasks
 from inferencegym.client import InferenceGymClient
+from inferencegym.connection import http_address
 from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InvalidValueError
 from inferencegym.registry import EnvSpec, get_spec
 
 __all__ = ["ToolEnvironment", "environment_class", "grade_reward", "training_rows"]
 
 DEFAULT_SEED = 42
+
+HOLD_STEPS_MAX = 10_000
+"""Longer than any episode."""
 
 PROMPT = "Run the system described below with the tool set_knobs until the episode is over."
 
@@ -67,17 +72,23 @@ class ToolEnvironment:
         """Start an episode.
 
         Args:
-            columns: of the dataset's row; ``task_id`` (default: the first task) and ``seed`` are used.
+            columns: of the dataset's row; ``task_id`` (default: the first task) and ``seed`` are used, and
+                None counts as left out.
 
         Returns:
             The task and the first observation in words.
+
+        Raises:
+            UnknownNameError: no such task.
+            InvalidValueError: a seed that is no whole number from 0 to 2**63 - 1.
         """
         spec = self._spec
-        task = find_task(spec, columns.get("task_id") or next(iter(spec.part("tasks"))))
-        seed = columns.get("seed")
+        name, given = columns.get("task_id"), columns.get("seed")
+        task = find_task(spec, next(iter(spec.part("tasks"))) if name is None else name)
+        seed = DEFAULT_SEED if given is None else checked_seed(given)
         if self._base_url is not None and self._client is None:
             self._client = InferenceGymClient(self._base_url, spec.id)
-        self._player = start_player(spec, task.id, DEFAULT_SEED if seed is None else int(seed), self._client)
+        self._player = start_player(spec, task.id, seed, self._client)
         self.reward, self.steps, self.done = 0.0, 0, False
         self._length, self._score = task.episode_length, (0, 0.0)
         held = "" if self._hold_steps == 1 else f" Each call of set_knobs lasts {self._hold_steps} steps."
@@ -136,9 +147,14 @@ def environment_class(
             contexts.
         base_url: server to play on, which must keep as many sessions as the trainer opens; by default
             episodes run in this process.
+
+    Raises:
+        UnknownNameError: no such environment.
+        InvalidValueError: hold_steps or base_url outside what is allowed.
     """
-    if hold_steps < 1:
-        raise InvalidValueError("hold_steps", hold_steps, "a whole number from 1 up")
+    hold_steps = checked_whole("hold_steps", hold_steps, 1, HOLD_STEPS_MAX)
+    if base_url is not None:
+        base_url = http_address("base_url", base_url)
     spec = get_spec(env_id)
     members = {"_spec": spec, "_hold_steps": hold_steps, "_base_url": base_url, "set_knobs": _tool(spec)}
     name = f"{spec.name.capitalize()}ToolEnvironment"
@@ -154,10 +170,25 @@ def training_rows(
     env_id: str = "serving", task_ids: Iterable[str] | None = None, seeds: Iterable[int] = range(3000, 3064)
 ) -> list[dict[str, Any]]:
     """Rows of a training data set: every task with every seed. Held-out seeds (below 3,000) are the caller's
-    to leave out."""
-    tasks = list(task_ids or listed_tasks(get_spec(env_id).part("tasks")))
+    to leave out.
+
+    Args:
+        env_id: id or short name of the environment.
+        task_ids: ids or aliases, at least one; None takes all listed tasks.
+        seeds: of the episodes.
+
+    Raises:
+        UnknownNameError: no such environment or task.
+        InvalidValueError: no task, a text in place of a list, or a seed outside what is allowed.
+    """
+    spec = get_spec(env_id)
+    given = list(listed_tasks(spec.part("tasks"))) if task_ids is None else task_ids
+    tasks = [] if isinstance(given, str) else [find_task(spec, name).id for name in given]
+    if not tasks:
+        raise InvalidValueError("task_ids", task_ids, "a list of at least one task id, or None for all")
     prompt = [{"role": "user", "content": PROMPT}]
-    return [{"prompt": prompt, "task_id": task, "seed": seed} for seed in seeds for task in tasks]
+    each = [checked_seed(seed, "seeds") for seed in seeds]
+    return [{"prompt": prompt, "task_id": task, "seed": seed} for seed in each for task in tasks]
 
 
 def _parse(spec: EnvSpec, values: Mapping[str, Any]) -> BaseModel:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from inferencegym.errors import InvalidValueError
 
-__all__ = ["SEED_LIMIT", "checked_seed", "invalid_value"]
+__all__ = ["SEED_LIMIT", "checked_seed", "checked_whole", "invalid_value"]
 
 SEED_LIMIT = 2**63
 """Seeds lie below this: they fit a signed 64-bit integer in every client language."""
@@ -21,8 +21,13 @@ def invalid_value(prefix: str, error: ValidationError) -> InvalidValueError:
     return InvalidValueError(field, detail.get("input"), detail["msg"].removeprefix("Value error, "))
 
 
-def checked_seed(seed: object) -> int:
+def checked_seed(seed: object, field: str = "seed") -> int:
     """A seed as a plain int. Raises InvalidValueError."""
-    if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= int(seed) < SEED_LIMIT:
-        raise InvalidValueError("seed", seed, f"a whole number from 0 to {SEED_LIMIT - 1}")
-    return int(seed)
+    return checked_whole(field, seed, 0, SEED_LIMIT - 1)
+
+
+def checked_whole(field: str, value: object, low: int, high: int) -> int:
+    """A whole number of any integer type as a plain int. Raises InvalidValueError."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or not low <= int(value) <= high:
+        raise InvalidValueError(field, value, f"a whole number from {low} to {high}")
+    return int(value)

@@ -11,6 +11,7 @@ import httpx
 
 from inferencegym.calls import Actions, Call, Config
 from inferencegym.connection import ClientOptions, Connection
+from inferencegym.errors import InferenceGymError
 from inferencegym.models import ServeObservation
 from inferencegym.replies import Baseline, Grade, Health, ObsT, TaskEntry
 from inferencegym.session import AsyncSession
@@ -124,7 +125,12 @@ class AsyncInferenceGymClient(Generic[ObsT]):
         await asyncio.sleep(pause.seconds)
 
     async def _send(self, call: Call[T]) -> Outcome:
+        if self._http.is_closed:
+            raise InferenceGymError("This client is closed.", "Make a new one.")
+        waits = self._link.waits(call)
         try:
-            return await self._http.request(call.method, call.path, content=call.body, params=call.params)
+            return await self._http.request(
+                call.method, call.path, content=call.body, params=call.params, timeout=waits
+            )
         except httpx.TransportError as error:
             return error

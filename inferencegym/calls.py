@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
@@ -45,6 +45,10 @@ class Call(Generic[T]):
     resend: Resend = Resend.ALWAYS
     body: bytes | None = None
     params: Mapping[str, str] | None = None
+    slow: bool = False
+    """The server works on it for more than an instant: an answer that takes its time is no bad sign."""
+    timeout_s: float | None = None
+    """Longest wait for the answer when it is another than the client's, seconds."""
 
 
 class Calls:
@@ -66,7 +70,7 @@ class Calls:
         return self._get("/info", dict)
 
     def baseline(self) -> Call[Baseline]:
-        return self._get("/baseline", Baseline.model_validate)
+        return replace(self._get("/baseline", Baseline.model_validate), slow=True)
 
     def reset(
         self, task_id: str | None, seed: int, episode_id: str | None, config: Config | None
@@ -108,7 +112,7 @@ class Calls:
         return self._grade(body)
 
     def _grade(self, body: Mapping[str, Any]) -> Call[Grade]:
-        return self._post("/grader", body, Grade.model_validate, Resend.ALWAYS)
+        return replace(self._post("/grader", body, Grade.model_validate, Resend.ALWAYS), slow=True)
 
     def _get(self, path: str, parse: Callable[[Any], T]) -> Call[T]:
         return Call("GET", self._mount + path, parse)

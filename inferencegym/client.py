@@ -26,6 +26,7 @@ import httpx
 
 from inferencegym.calls import Actions, Call, Config
 from inferencegym.connection import ClientOptions, Connection
+from inferencegym.errors import InferenceGymError
 from inferencegym.models import ServeObservation
 from inferencegym.replies import Baseline, Grade, Health, ObsT, TaskEntry
 from inferencegym.session import Session
@@ -150,7 +151,12 @@ class InferenceGymClient(Generic[ObsT]):
         time.sleep(pause.seconds)
 
     def _send(self, call: Call[T]) -> Outcome:
+        if self._http.is_closed:
+            raise InferenceGymError("This client is closed.", "Make a new one.")
+        waits = self._link.waits(call)
         try:
-            return self._http.request(call.method, call.path, content=call.body, params=call.params)
+            return self._http.request(
+                call.method, call.path, content=call.body, params=call.params, timeout=waits
+            )
         except httpx.TransportError as error:
             return error

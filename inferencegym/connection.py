@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import httpx
 
-from inferencegym.calls import Calls
-from inferencegym.errors import InvalidValueError
+from inferencegym.calls import Call, Calls
+from inferencegym.errors import InvalidValueError, UnknownNameError
 from inferencegym.registry import get_spec
 from inferencegym.wire import WakePolicy
 
@@ -32,6 +32,9 @@ WAKE_LOCAL_S = 5.0
 WAKE_REMOTE_S = 180.0
 """A Space that pulls its image again takes minutes; three cover what its own page calls usual."""
 
+SECONDS_MIN, SECONDS_MAX = 0.001, 86_400.0
+"""A time limit lies between a millisecond and a day."""
+
 Waiter = Callable[[str, float], None]
 """Gets (reason, seconds waited so far) before each further try."""
 
@@ -42,7 +45,8 @@ class ClientOptions(TypedDict, total=False):
     timeout_s: float
     """Longest wait for one answer, seconds; default 30."""
     wake_timeout_s: float
-    """Longest wait for a server that does not answer yet; default 5 s for this machine, else 180 s."""
+    """Longest wait for a server that does not answer yet; default 5 s for this machine, else 180 s. When
+    given, it also bounds the wait for the first answer of a server that takes connections and is silent."""
     headers: Mapping[str, str]
     """Sent with every request, for example the authorization of a private Space."""
     on_wait: Waiter
@@ -65,9 +69,10 @@ class Connection:
         """Resolve the address and the environment.
 
         Raises:
-            InvalidValueError: the address is no http(s) URL.
-            UnknownNameError: no such environment.
+            InvalidValueError: the address is no http(s) URL, or an option outside what is allowed.
+            UnknownNameError: no such environment, or no such option.
         """
+        _check_options(options)
         url = resolve_url(base_url)
         local = _is_local(url)
         wake_s = options.get("wake_timeout_s", WAKE_LOCAL_S if local else WAKE_REMOTE_S)
@@ -78,7 +83,34 @@ class Connection:
             "trust_env": not local,  # a proxy from the environment is not asked for this machine
             "follow_redirects": True,
         }
-        return cls(url, Calls(get_spec(env)), WakePolicy(url, wake_s, options.get("on_wait")), http_options)
+        policy = WakePolicy(url, wake_s, options.get("on_wait"), bounds_first="wake_timeout_s" in options)
+        return cls(url, Calls(get_spec(env)), policy, http_options)
+
+    def waits(self, call: Call[Any]) -> float:
+        """Longest wait for the answer to a call, seconds."""
+        usual_s: float = self.http_options["timeout"]
+        return usual_s if call.timeout_s is None else min(usual_s, call.timeout_s)
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """What Python does not check of keyword options that are passed on."""
+    for name in options:
+        if name not in ClientOptions.__annotations__:
+            raise UnknownNameError("option", name, ClientOptions.__annotations__)
+    headers: object = options.get("headers", {})
+    if not isinstance(headers, Mapping):
+        raise InvalidValueError("headers", headers, "a mapping of names to values")
+    on_wait: object = options.get("on_wait")
+    if not (on_wait is None or callable(on_wait)):
+        raise InvalidValueError("on_wait", on_wait, "a function of (reason, seconds waited), or None")
+    for name, least in (("timeout_s", SECONDS_MIN), ("wake_timeout_s", 0.0)):
+        _check_seconds(name, options.get(name, least), least)
+
+
+def _check_seconds(name: str, value: object, least: float) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_number and least <= cast("float", value) <= SECONDS_MAX):
+        raise InvalidValueError(name, value, f"a number from {least:g} to {SECONDS_MAX:g}, seconds")
 
 
 def resolve_url(base_url: str | None) -> str:

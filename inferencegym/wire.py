@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 import httpx
@@ -30,6 +30,9 @@ T = TypeVar("T")
 GATEWAY_STATUSES = frozenset({502, 503, 504})
 """What a proxy answers while the server behind it is still starting."""
 
+NO_SUCH_PATH = frozenset({"not_found", "method_not_allowed"})
+"""Codes of a server of ours for a path that it does not have; sessions and names have codes of their own."""
+
 PAUSE_FIRST_S, PAUSE_MAX_S, PAUSE_GROWTH = 0.25, 5.0, 1.6
 
 
@@ -40,14 +43,30 @@ class Pause:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+TRY_MIN_S = 0.25
+"""The last try before the time is over still gets so long."""
+
+
+@dataclass(slots=True)
 class WakePolicy:
-    """How long to wait for a server that is starting. ``on_wait`` gets (reason, seconds waited so far)."""
+    """How long to wait for a server that is starting. ``on_wait`` gets (reason, seconds waited so far).
+
+    With ``bounds_first`` that time also bounds each wait for a quick answer until there has been one:
+    ``answered``. A process that is stopped takes connections and says nothing.
+    """
 
     base_url: str
     timeout_s: float
     on_wait: Callable[[str, float], None] | None = None
     clock: Callable[[], float] = time.monotonic
+    bounds_first: bool = False
+    answered: bool = False
+
+    def bounded(self, call: Call[T], waited_s: float) -> Call[T]:
+        """The call with the time that is left for it."""
+        if not self.bounds_first or self.answered or call.slow:
+            return call
+        return replace(call, timeout_s=max(TRY_MIN_S, self.timeout_s - waited_s))
 
 
 Outcome = httpx.Response | httpx.TransportError
@@ -64,11 +83,12 @@ def exchange(call: Call[T], policy: WakePolicy) -> Generator[Call[T] | Pause, Ou
     started = policy.clock()
     pause_s = PAUSE_FIRST_S
     while True:
-        outcome = yield call
+        outcome = yield policy.bounded(call, policy.clock() - started)
         assert outcome is not None, "a driver answers every Call with an outcome"
         trouble = _trouble(outcome)
         if trouble is None:
-            return _read(call, cast("httpx.Response", outcome))
+            policy.answered = True
+            return _read(call, cast("httpx.Response", outcome), policy.base_url)
         waited_s = policy.clock() - started
         if not _may_resend(call, outcome) or waited_s + pause_s > policy.timeout_s:
             raise _unavailable(call, outcome, trouble, policy, waited_s)
@@ -119,14 +139,20 @@ def _unavailable(
     return ServerUnavailableError(message, hint)
 
 
-def _read(call: Call[T], response: httpx.Response) -> T:
+def _read(call: Call[T], response: httpx.Response, base_url: str) -> T:
     """The parsed reply, or the error that the server sent."""
     try:
         data: Any = response.json()
     except ValueError:
         data = None
     if response.status_code >= 400:
-        raise rebuild_error(data, response.status_code, response.headers.get("retry-after"))
+        error = rebuild_error(data, response.status_code, response.headers.get("retry-after"))
+        if error.code in NO_SUCH_PATH:
+            raise ServerUnavailableError(
+                f"{call.method} {base_url}{call.path}: there is a server, but not this path.",
+                "Check the URL (INFERENCEGYM_URL): paths such as /reset are added to it.",
+            )
+        raise error
     try:
         return call.parse(data)
     except (KeyError, TypeError, ValueError) as error:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel
 
+from env.checks import checked_seed
 from env.protocols import TaskInfo
 from inferencegym.errors import InvalidValueError
 from inferencegym.gym.codec import ActionMode, FloatVector, GymCodec
@@ -63,7 +64,14 @@ class CodecEnv(gymnasium.Env[FloatVector, Any]):
 
         With a ``seed`` it is the episode of that seed. Without one its seed is the next draw of
         ``np_random``: later episodes differ, and follow from the last seed that was given.
+
+        Raises:
+            InvalidValueError: a seed that is no whole number from 0 to 2**63 - 1, or any option (there are
+                none); the episode goes on.
         """
+        seed = None if seed is None else checked_seed(seed)
+        if options is not None and options != {}:
+            raise InvalidValueError("options", options, "None or {}; there are no options")
         super().reset(seed=seed)
         self.episode_seed = int(self.np_random.integers(SEED_RANGE)) if seed is None else seed
         values = self.codec.read(self._begin(self.episode_seed))
@@ -75,7 +83,13 @@ class CodecEnv(gymnasium.Env[FloatVector, Any]):
         }
 
     def step(self, action: Any) -> tuple[FloatVector, float, bool, bool, dict[str, Any]]:
-        """Play one step; ``info`` is the episode's own, with ``action_mask`` (1 for each free knob) added."""
+        """Play one step; ``info`` is the episode's own, with ``action_mask`` (1 for each free knob) added.
+
+        Raises:
+            InvalidValueError: not an element of the action space; nothing was changed. Only flat entries
+                beyond [-1, 1] are held at the bound, because policies with an unbounded output, which have
+                to clip for a Box, often do not.
+        """
         model = self.codec.decode(self.action_mode, action)
         observation, reward, terminated, truncated, info = self._play(model)
         values, before = self.codec.read(observation), self._seen

@@ -140,16 +140,16 @@ class GymCodec:
     def action_space(self, mode: str) -> spaces.Space[Any]:
         """A fresh action space.
 
-        - ``flat``: Box [-1, 1], one entry a knob;
+        - ``flat``: Box [-1, 1], one entry a knob; entries beyond it are held at the bound;
         - ``dict``: Dict with one space a knob, in the knob's own units;
         - ``multidiscrete``: MultiDiscrete, each knob on its grid of levels.
 
         Raises:
             UnknownNameError: no such mode.
         """
-        if mode not in self._spaces:
+        if mode not in ACTION_MODES:
             raise UnknownNameError("action_mode", mode, ACTION_MODES)
-        return _action_space(cast("ActionMode", mode), self.knobs)
+        return _action_space(mode, self.knobs)
 
     def decode(self, mode: ActionMode, action: Any) -> BaseModel:
         """The action model for an element of ``action_space(mode)``.

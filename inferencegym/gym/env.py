@@ -107,7 +107,7 @@ class ServingGymEnv(GymEnv):
 
     def __init__(
         self,
-        task_id: str = "task1",
+        task_id: str | None = "task1",
         action_mode: str = "flat",
         render_mode: str | None = None,
         config: Mapping[str, Any] | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import httpx
 from pydantic import BaseModel
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from env.protocols import TaskInfo
 from inferencegym.client import InferenceGymClient, Session
 from inferencegym.connection import ClientOptions
-from inferencegym.errors import EpisodeNotStartedError, UnknownNameError
+from inferencegym.errors import EpisodeNotStartedError, InvalidValueError, UnknownNameError
 from inferencegym.gym.base import CodecEnv
 from inferencegym.gym.codec import GymCodec
 from inferencegym.gym.registration import codec_of
@@ -38,7 +38,8 @@ class HTTPGymEnv(CodecEnv):
 
     Raises:
         ServerUnavailableError: no server answered in time.
-        UnknownNameError: the server has no such task.
+        UnknownNameError: the server has no such task; no such environment or option.
+        InvalidValueError: an argument outside what is allowed.
     """
 
     def __init__(
@@ -54,11 +55,11 @@ class HTTPGymEnv(CodecEnv):
         **options: Unpack[ClientOptions],
     ) -> None:
         spec = get_spec(env_id)
+        self._config = _settings(config)
         self.client: InferenceGymClient[Any] = InferenceGymClient(
             base_url, spec.name, transport=transport, **options
         )
         self.session: Session[Any] | None = None
-        self._config = None if config is None else dict(config)
         try:
             super().__init__(codec or codec_of(spec), self._task(task_id), action_mode, render_mode)
         except BaseException:
@@ -87,3 +88,12 @@ class HTTPGymEnv(CodecEnv):
     def close(self) -> None:
         """Close the connections."""
         self.client.close()
+
+
+def _settings(config: object) -> dict[str, Any] | None:
+    """A copy of the environment's settings; their values are for the server to judge."""
+    if config is None:
+        return None
+    if not isinstance(config, Mapping):
+        raise InvalidValueError("config", config, "a mapping of the environment's settings, or None")
+    return dict(cast("Mapping[str, Any]", config))

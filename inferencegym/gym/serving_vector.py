@@ -11,8 +11,10 @@ from gymnasium.vector import AutoresetMode
 from env.serving import make_env
 from env.serving_batch import OBSERVATION_COLUMNS, TERM_COLUMNS, ServingBatch
 from inferencegym.gym.codecs.serving import CODEC
+from inferencegym.gym.env import task_of
 from inferencegym.gym.vector import BatchVectorEnv
 from inferencegym.gym.vector_info import InfoColumns
+from inferencegym.registry import get_spec
 from simulator.vector_state import RESULT
 
 __all__ = ["ServingVectorEnv"]
@@ -39,7 +41,7 @@ class ServingVectorEnv(BatchVectorEnv):
 
     Args:
         num_envs: episodes side by side.
-        task_id: "task1", "task2" or "task3".
+        task_id: "task1", "task2" or "task3"; None is the first.
         config: reward weights and trace_pack.
         action_mode, autoreset_mode, threads, render_mode: see :class:`BatchVectorEnv`.
     """
@@ -47,14 +49,14 @@ class ServingVectorEnv(BatchVectorEnv):
     def __init__(
         self,
         num_envs: int = 1,
-        task_id: str = "task1",
+        task_id: str | None = "task1",
         action_mode: str = "flat",
         config: Mapping[str, Any] | None = None,
         autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
         threads: int | None = None,
         render_mode: None = None,
     ) -> None:
-        env = make_env(task_id, config=config)
+        env = make_env(task_of(get_spec("serving"), task_id).id, config=config)
         super().__init__(
             partial(ServingBatch, env),
             env.task,

@@ -7,7 +7,12 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
 
-__all__ = ["Team", "available_cores"]
+from inferencegym.errors import InferenceGymError
+
+__all__ = ["THREADS_MAX", "Team", "available_cores"]
+
+THREADS_MAX = 256
+"""More threads than cores only wait for each other; no machine that this is meant for has more."""
 
 Part = Callable[[int, int], None]
 
@@ -22,7 +27,11 @@ def available_cores() -> int:
 
 
 class Team:
-    """``size`` threads, the caller's included. They end with :meth:`close` or the process."""
+    """``size`` threads, the caller's included. They end with :meth:`close` or the process.
+
+    Raises:
+        InferenceGymError: the system gives no more threads; those that were started have ended.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -33,8 +42,16 @@ class Team:
         for _ in range(size - 1):
             tasks: SimpleQueue[tuple[Part, int, int] | None] = SimpleQueue()
             self._tasks.append(tasks)
-            self.threads.append(Thread(target=self._work, args=(tasks,), daemon=True))
-            self.threads[-1].start()
+            thread = Thread(target=self._work, args=(tasks,), daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                started = len(self.threads)
+                self.close()
+                raise InferenceGymError(
+                    f"threads: only {started} of {size - 1} more threads could be started.", "Ask for fewer."
+                ) from None
+            self.threads.append(thread)
 
     def spread(self, function: Part, count: int) -> None:
         """Call ``function(low, high)`` for ranges that cover ``range(count)``, one a thread. Returns when all

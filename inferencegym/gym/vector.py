@@ -8,7 +8,8 @@ are the same for all.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from typing import Any, Protocol, cast
 
 import gymnasium
@@ -18,11 +19,12 @@ from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
+from env.checks import SEED_LIMIT, checked_seed, checked_whole
 from env.protocols import TaskInfo
 from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InvalidValueError
 from inferencegym.gym.base import SEED_RANGE
 from inferencegym.gym.codec import ActionMode, GymCodec
-from inferencegym.gym.team import Team, available_cores
+from inferencegym.gym.team import THREADS_MAX, Team, available_cores
 from inferencegym.gym.vector_codec import VectorCodec
 from inferencegym.gym.vector_info import InfoColumns, InfoWriter, add_rows
 
@@ -33,6 +35,9 @@ BoolArray = npt.NDArray[np.bool_]
 Spread = Callable[[Callable[[int, int], None], int], None]
 Observations = npt.NDArray[np.float32]
 Infos = dict[str, Any]
+
+NUM_ENVS_MAX = 1_000_000
+"""Some GB of state; far beyond any use."""
 
 
 class Batch(Protocol):
@@ -127,8 +132,8 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[Observations, Any, npt.NDArray[A
         threads: int | None = None,
         render_mode: None = None,
     ) -> None:
-        if num_envs < 1:
-            raise InvalidValueError("num_envs", num_envs, "a whole number from 1")
+        num_envs = checked_whole("num_envs", num_envs, 1, NUM_ENVS_MAX)
+        threads = available_cores() if threads is None else checked_whole("threads", threads, 1, THREADS_MAX)
         if render_mode is not None:
             raise InvalidValueError("render_mode", render_mode, "None; render a single environment instead")
         self.task = task
@@ -144,7 +149,7 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[Observations, Any, npt.NDArray[A
         self._batch = make_batch(num_envs)
         self._codec = VectorCodec(codec, columns)
         self._info = InfoWriter(num_envs, codec.action_mask(task.active_actions), info)
-        self._team = Team(threads or available_cores())
+        self._team = Team(threads)
         weakref.finalize(self, self._team.close)
         self._rngs: list[np.random.Generator | None] = [None] * num_envs
         self._seeds: list[int | None] = [None] * num_envs
@@ -165,6 +170,10 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[Observations, Any, npt.NDArray[A
 
         ``seed`` is one number s (sub-environment i gets s + i), one for each, or None: then each draws its
         next one as a single environment would.
+
+        Raises:
+            InvalidValueError: seeds that are no whole numbers from 0 to 2**63 - 1, or other options; no
+                episode was changed.
         """
         mask = _reset_mask(options, self.num_envs)
         rows = list(range(self.num_envs)) if mask is None else np.flatnonzero(mask).tolist()
@@ -184,7 +193,8 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[Observations, Any, npt.NDArray[A
         """Play one step of every episode.
 
         Raises:
-            InvalidValueError: actions outside the action space; no episode was changed.
+            InvalidValueError: actions outside the action space; no episode was changed. Only flat entries
+                beyond [-1, 1] are held at the bound, as the single environment does.
             EpisodeNotStartedError: before the first reset.
             EpisodeDoneError: with autoreset disabled, an episode that is over; no episode was changed.
         """
@@ -230,14 +240,20 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[Observations, Any, npt.NDArray[A
 
     # --- parts ---------------------------------------------------------------------------------------------
 
-    def _spread_seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
+    def _spread_seeds(self, seed: object) -> list[int | None]:
+        count = self.num_envs
         if seed is None:
-            return [None] * self.num_envs
-        if isinstance(seed, int | np.integer):
-            return [int(seed) + index for index in range(self.num_envs)]
-        if len(seed) != self.num_envs:
-            raise InvalidValueError("seed", f"{len(seed)} seeds", f"{self.num_envs} seeds")
-        return [None if one is None else int(one) for one in seed]
+            return [None] * count
+        if isinstance(seed, Integral):
+            first = checked_whole("seed", seed, 0, SEED_LIMIT - count)
+            return list(range(first, first + count))
+        given: object = cast("object", seed.tolist() if isinstance(seed, np.ndarray) and seed.ndim else seed)
+        if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+            raise InvalidValueError("seed", given, f"a whole number, a list of {count}, or None")
+        each = cast("Sequence[object]", given)
+        if len(each) != count:
+            raise InvalidValueError("seed", f"{len(each)} seeds", f"{count} seeds")
+        return [None if one is None else checked_seed(one, f"seed[{row}]") for row, one in enumerate(each)]
 
     def _restart(self, rows: list[int], seeds: Sequence[int | None]) -> None:
         """Start episodes over; those without a seed draw theirs."""
@@ -285,8 +301,13 @@ def _mode(mode: str | AutoresetMode) -> AutoresetMode:
         raise InvalidValueError("autoreset_mode", mode, allowed) from None
 
 
-def _reset_mask(options: dict[str, Any] | None, count: int) -> BoolArray | None:
-    given: Any = (options or {}).get("reset_mask")
+def _reset_mask(options: object, count: int) -> BoolArray | None:
+    if options is None:
+        return None
+    settings = cast("Mapping[str, Any]", options if isinstance(options, Mapping) else {"": options})
+    if set(settings) - {"reset_mask"}:
+        raise InvalidValueError("options", cast("object", options), "None or {'reset_mask': …}")
+    given: Any = settings.get("reset_mask")
     if given is None:
         return None
     mask: npt.NDArray[Any] = np.asarray(given)

@@ -5,8 +5,8 @@ A choice among names is handed on as its place among them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -80,14 +80,12 @@ class VectorCodec:
         """A batch of actions as an array (N, knobs) that :meth:`decode` takes, checked.
 
         Raises:
-            InvalidValueError: the wrong shape, or an entry that the space does not have.
+            InvalidValueError: the wrong shape, or an entry that the space does not have (flat entries beyond
+                [-1, 1] are held at it).
         """
         if mode == "dict":
             return self._from_dict(actions, count)
-        try:
-            rows = np.array(actions, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidValueError("actions", actions, "an array of numbers") from error
+        rows = _real_numbers("actions", actions, "an array of numbers")
         if rows.shape != (count, len(self.codec.knobs)):
             raise InvalidValueError(
                 "actions", f"shape {rows.shape}", f"shape {(count, len(self.codec.knobs))}"
@@ -105,12 +103,14 @@ class VectorCodec:
         return rows
 
     def _from_dict(self, actions: Any, count: int) -> FloatArray:
+        _check_names(actions, [knob.name for knob in self.codec.knobs])
         rows = np.empty((count, len(self.codec.knobs)))
         for index, knob in enumerate(self.codec.knobs):
-            try:
-                values = np.asarray(actions[knob.name], dtype=np.float64).reshape(count)
-            except (KeyError, TypeError, ValueError, IndexError) as error:
-                raise InvalidValueError(f"actions.{knob.name}", actions, f"{count} numbers") from error
+            field = f"actions.{knob.name}"
+            values = _real_numbers(field, actions[knob.name], f"{count} numbers")
+            if values.size != count:
+                raise InvalidValueError(field, f"{values.size} numbers", f"{count} numbers")
+            values = values.reshape(count)
             low, high = _range(knob)
             fine = (values >= low) & (values <= high)
             if knob.kind != "real":
@@ -131,6 +131,28 @@ class VectorCodec:
     def encode(self, low: int, high: int, values: FloatArray, previous: FloatArray, out: Any) -> None:
         """Fill rows ``low..high - 1`` of ``out`` (N, features), float32."""
         _encode(low, high, values, previous, self._features, out)
+
+
+def _check_names(actions: Any, names: Sequence[str]) -> None:
+    """Exactly one entry a knob."""
+    allowed = f"a mapping with exactly {', '.join(names)}"
+    if not isinstance(actions, Mapping):
+        raise InvalidValueError("actions", actions, allowed)
+    given = cast("Mapping[Any, Any]", actions)
+    for name in (*given, *names):
+        if name not in names or name not in given:
+            raise InvalidValueError(f"actions.{name}", given.get(name), allowed)
+
+
+def _real_numbers(field: str, values: Any, allowed: str) -> FloatArray:
+    """A copy as float64. Neither texts nor complex numbers are taken for real ones."""
+    try:
+        array: npt.NDArray[Any] = np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise InvalidValueError(field, values, allowed) from error
+    if array.dtype.kind not in "biuf":
+        raise InvalidValueError(field, values, allowed)
+    return array.astype(np.float64)
 
 
 def _numbers(knob: Knob) -> list[float]:

@@ -158,6 +158,7 @@ def test_episodes_start_spread_out_and_end_cut_off() -> None:
         (["--held-out", "101"], "held_out"),
         (["--evaluations", "0"], "evaluations"),
         (["--speed", "11"], "--speed"),
+        (["--out", "/proc/x"], "out"),
     ],
 )
 def test_wrong_settings_are_named(
@@ -166,7 +167,7 @@ def test_wrong_settings_are_named(
     from agents.ppo_demo import main
 
     with pytest.raises(SystemExit) as stopped:
-        main([*words, "--out", str(tmp_path)])
+        main(["--out", str(tmp_path), *words])
     assert stopped.value.code == 2
     assert said in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

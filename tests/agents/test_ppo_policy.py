@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -97,6 +98,45 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "policy.npz"
     path.write_bytes(content)
     with pytest.raises(InferenceGymError, match="not a policy file"):
+        Policy.load(path)
+
+
+def rewritten(path: Path, **changes: object) -> Path:
+    """A saved policy with some of its arrays, or the number of its layers, replaced."""
+    some_policy().save(path)
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    if "layers" in changes:
+        about = {**json.loads(str(arrays["about"])), "layers": changes.pop("layers")}
+        arrays["about"] = np.array(json.dumps(about))
+    np.savez(path, **{**arrays, **changes})  # type: ignore[arg-type]
+    return path
+
+
+def with_one(value: float) -> np.ndarray:
+    weights = some_policy().layers[0][0].copy()
+    weights[2, 1] = value
+    return weights
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"weights_0": with_one(np.nan)}, "weights 0"),
+        ({"weights_0": with_one(np.inf)}, "weights 0"),
+        ({"biases_1": np.full(some_policy().layers[1][1].shape, np.nan)}, "biases 1"),
+        ({"weights_0": some_policy().layers[0][0].astype(np.complex64)}, "weights 0"),
+        ({"weights_0": np.ones(some_policy().layers[0][0].shape, dtype=np.int64)}, "weights 0"),
+        ({"biases_0": np.zeros(9, np.float32)}, "layer 0"),
+        ({"weights_1": np.zeros((5, 7), np.float32)}, "layer 1"),
+        ({"weights_0": np.float32(1.0)}, "layer 0"),
+        *(({"layers": count}, "layers") for count in (0, -1, 1.5, True, "2", None, 10**9)),
+        ({"layers": 3}, "KeyError"),
+    ],
+)
+def test_weights_that_are_none_are_refused(tmp_path: Path, changes: dict[str, object], named: str) -> None:
+    path = rewritten(tmp_path / "policy.npz", **changes)
+    with pytest.raises(InferenceGymError, match=f"not a policy file .*{named}"):
         Policy.load(path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -152,8 +153,39 @@ def test_training_rows_hold_what_reset_takes() -> None:
     assert {row["seed"] for row in training_rows()}.isdisjoint(range(3000))
 
 
-def test_settings_are_checked() -> None:
+@pytest.mark.parametrize("task_id", ["", 0, False, 3, ["task1"], "task9"])
+def test_a_task_that_is_none_is_not_the_first(task_id: Any) -> None:
+    environment = environment_class("serving")()
+    with pytest.raises(UnknownNameError, match="task_id"):
+        environment.reset(task_id=task_id)
+    with pytest.raises(UnknownNameError, match="task_id"):
+        training_rows(task_ids=[task_id])
+    assert "task1" in environment.reset(task_id=None, seed=None)
+
+
+@pytest.mark.parametrize("seed", [1.9, True, "7", "x", math.nan, -1, 2**63, [1]])
+def test_a_seed_is_never_converted(seed: Any) -> None:
+    environment = environment_class("serving")()
+    with pytest.raises(InvalidValueError, match="seed"):
+        environment.reset(seed=seed)
+    with pytest.raises(InvalidValueError, match="seeds"):
+        training_rows(seeds=[3000, seed])
+
+
+@pytest.mark.parametrize("task_ids", ["task1", "", [], ()])
+def test_rows_need_a_list_of_tasks(task_ids: Any) -> None:
+    with pytest.raises(InvalidValueError, match="task_ids"):
+        training_rows(task_ids=task_ids)
+
+
+@pytest.mark.parametrize("hold_steps", [0, -1, 1.5, True, "3", None, math.inf])
+def test_hold_steps_are_a_whole_number(hold_steps: Any) -> None:
     with pytest.raises(InvalidValueError, match="hold_steps"):
-        environment_class(hold_steps=0)
+        environment_class(hold_steps=hold_steps)
+
+
+def test_settings_are_checked() -> None:
+    with pytest.raises(InvalidValueError, match="base_url"):
+        environment_class(base_url="nowhere")
     with pytest.raises(UnknownNameError, match="serving"):
         environment_class("servin")

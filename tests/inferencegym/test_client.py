@@ -21,7 +21,12 @@ from inferencegym import (
 )
 from inferencegym import registry as registry_module
 from inferencegym.async_client import AsyncSession
-from inferencegym.errors import InvalidValueError, ServerUnavailableError, UnknownNameError
+from inferencegym.errors import (
+    InferenceGymError,
+    InvalidValueError,
+    ServerUnavailableError,
+    UnknownNameError,
+)
 from inferencegym.models import EpisodeState
 from inferencegym.session import Session
 from tests.inferencegym.fake_server import FakeServer, page
@@ -166,6 +171,52 @@ def test_the_blocking_client_waits_for_a_waking_space(monkeypatch: pytest.Monkey
         assert client.reset().session_id == "s0"
     assert len(pauses) == len(reasons) == 3
     assert "building or waking" in reasons[1]
+
+
+def silent_until(answers_at: int, waits: list[float]) -> httpx.MockTransport:
+    """Takes connections and says nothing before the request of that number."""
+    fake = FakeServer()
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        waits.append(request.extensions["timeout"]["read"])
+        if len(waits) < answers_at:
+            raise httpx.ReadTimeout("timed out")
+        return fake(request)
+
+    return httpx.MockTransport(handle)
+
+
+def test_the_wait_for_a_silent_server_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    waits: list[float] = []
+    with InferenceGymClient("http://fake", transport=silent_until(3, waits), wake_timeout_s=3.0) as client:
+        client.tasks()
+        client.tasks()
+    assert all(2.0 < wait <= 3.0 for wait in waits[:3])
+    assert waits[3:] == [30.0]  # it has answered: from now on it may take its time
+    waits.clear()
+    with (
+        InferenceGymClient("http://fake", transport=silent_until(99, waits), wake_timeout_s=0.0) as client,
+        pytest.raises(ServerUnavailableError, match="timed out"),
+    ):
+        client.reset("task1")
+    assert waits == [0.25]
+    waits.clear()
+    with InferenceGymClient("http://fake", transport=silent_until(1, waits)) as client:
+        client.tasks()
+    with InferenceGymClient("http://fake", transport=silent_until(1, waits), wake_timeout_s=3.0) as client:
+        client.grade_replay("task1", 0, [])  # the server has to work for it
+    assert waits == [30.0, 30.0]
+
+
+async def test_a_closed_client_says_so() -> None:
+    client, other = client_of(FakeServer()), AsyncInferenceGymClient("http://fake")
+    client.close()
+    await other.close()
+    with pytest.raises(InferenceGymError, match="closed"):
+        client.tasks()
+    with pytest.raises(InferenceGymError, match="closed"):
+        await other.tasks()
 
 
 def test_a_lost_step_is_sent_once() -> None:

@@ -106,6 +106,27 @@ def test_a_refused_action_changes_nothing() -> None:
     assert env.step([9, 0, 7, 0, 0])[4]["timestep"] == 1
 
 
+@pytest.mark.parametrize("seed", [-5, True, 1.0, "34", [1], 2**63, np.float64(3.0)])
+def test_a_refused_seed_changes_nothing(seed: Any) -> None:
+    env, twin = make(), make()
+    for each in (env, twin):
+        each.reset(seed=3)
+    with pytest.raises(InvalidValueError, match="seed"):
+        env.reset(seed=seed)
+    action = np.zeros(5, dtype=np.float32)
+    assert env.step(action)[0].tolist() == twin.step(action)[0].tolist()
+    assert env.reset()[1]["seed"] == twin.reset()[1]["seed"]
+    assert env.reset(seed=np.int64(3))[1]["seed"] == 3
+
+
+@pytest.mark.parametrize("options", ["abc", 5, {"reset_mask": [True]}, [], [1], False])
+def test_there_are_no_options(options: Any) -> None:
+    env = make()
+    with pytest.raises(InvalidValueError, match="options"):
+        env.reset(seed=3, options=options)
+    env.reset(seed=3, options={})
+
+
 def test_text_rendering() -> None:
     env = make(task_id="task2", render_mode="ansi")
     env.reset(seed=0)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import httpx
 import numpy as np
 import pytest
 
 from inferencegym.errors import (
     EpisodeNotStartedError,
+    InferenceGymError,
     InvalidValueError,
     ServerUnavailableError,
     UnknownNameError,
@@ -61,6 +65,43 @@ def test_the_end_of_an_episode_is_a_truncation() -> None:
     ends = [env.step(env.action_space.sample())[2:4] for _ in range(2)]
     assert ends == [(False, False), (False, True)]
     env.close()
+
+
+def test_a_misspelt_keyword_is_not_swallowed() -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean wake_timeout_s"):
+        HTTPGymEnv(f"http://127.0.0.1:{free_port()}", wake_timeot_s=0.0)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("name", ["wake_timeout_s", "timeout_s"])
+@pytest.mark.parametrize("value", ["x", math.nan, math.inf, -1, None, True, [1.0]])
+def test_seconds_are_checked_before_anything_is_asked(name: str, value: Any) -> None:
+    with pytest.raises(InvalidValueError, match=f"^{name}"):
+        HTTPGymEnv(f"http://127.0.0.1:{free_port()}", **{name: value})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [*({"config": value} for value in ("x", 5, [], [("alpha", 1)], True)), {"headers": "x"}, {"on_wait": 3},
+     {"base_url": 5}],
+)  # fmt: skip
+def test_other_settings_are_checked_too(settings: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValueError, match=next(iter(settings))):
+        HTTPGymEnv(**{"base_url": f"http://127.0.0.1:{free_port()}", **settings})
+
+
+def test_a_closed_one_says_so(server_url: str) -> None:
+    env = HTTPGymEnv(server_url)
+    env.close()
+    env.close()
+    with pytest.raises(InferenceGymError, match="closed"):
+        env.reset(seed=1)
+
+
+def test_an_address_with_a_path_too_many_is_told(server_url: str) -> None:
+    with pytest.raises(ServerUnavailableError, match="Check the URL"):
+        HTTPGymEnv(f"{server_url}/reset")
+    with pytest.raises(ServerUnavailableError, match="Check the URL"):
+        HTTPGymEnv(f"{server_url}/api/v1")
 
 
 def test_no_server_is_a_clear_error() -> None:

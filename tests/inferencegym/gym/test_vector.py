@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import threading
 from typing import Any
 
 import gymnasium
@@ -12,7 +13,14 @@ import pytest
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InvalidValueError
+from inferencegym.errors import (
+    EpisodeDoneError,
+    EpisodeNotStartedError,
+    InferenceGymError,
+    InvalidValueError,
+    UnknownNameError,
+)
+from inferencegym.gym import ServingGymEnv
 from inferencegym.gym.serving_vector import ServingVectorEnv
 from tests.inferencegym.gym.tools import MODES, SERVING, TASKS, assert_same_infos, make, make_vec
 
@@ -182,6 +190,15 @@ def test_actions_are_not_written_to() -> None:
     env.close()
 
 
+NATURAL = {
+    "kv_budget": [[1.0], [1.0]],
+    "spec_length": [0, 0],
+    "batch_size": [32, 32],
+    "prefill_disagg": [0, 0],
+    "quant_tier": [0, 0],
+}
+
+
 @pytest.mark.parametrize(
     ("mode", "actions", "message"),
     [
@@ -192,7 +209,15 @@ def test_actions_are_not_written_to() -> None:
         ("flat", "no numbers", "actions"),
         ("multidiscrete", [[0, 0, 0, 0, 0], [0, 0, 16, 0, 0]], r"actions\[1\]\.batch_size"),
         ("multidiscrete", [[0.5, 0, 0, 0, 0]] * 2, r"actions\[0\]\.kv_budget"),
+        ("flat", np.zeros((2, 5), dtype=np.complex128), "actions"),
+        ("flat", [["0.5"] * 5] * 2, "actions"),
+        ("multidiscrete", [[0j] * 5] * 2, "actions"),
         ("dict", {"kv_budget": [[1.0], [1.0]]}, r"actions\.spec_length"),
+        ("dict", {**NATURAL, "speed": [1, 1]}, r"actions\.speed"),
+        ("dict", {**NATURAL, "kv_budget": np.array([[0.5 + 1j], [0.5]])}, r"actions\.kv_budget"),
+        ("dict", {**NATURAL, "batch_size": ["3", "4"]}, r"actions\.batch_size"),
+        ("dict", {**NATURAL, "batch_size": [3]}, r"actions\.batch_size"),
+        ("dict", [NATURAL, NATURAL], "actions"),
     ],
 )
 def test_bad_actions_are_refused_and_change_nothing(mode: str, actions: Any, message: str) -> None:
@@ -249,7 +274,8 @@ def test_the_order_of_calls_is_enforced() -> None:
 @pytest.mark.parametrize(
     ("settings", "field"),
     [
-        ({"num_envs": 0}, "num_envs"),
+        *(({"num_envs": count}, "num_envs") for count in (0, -1, True, 1.5, "2", None, 10**9)),
+        *(({"threads": count}, "threads") for count in (0, -1, True, 1.5, "2", 100_000)),
         ({"render_mode": "ansi"}, "render_mode"),
         ({"autoreset_mode": "Sometimes"}, "autoreset_mode"),
         ({"config": {"beta": -1.0}}, "beta"),
@@ -266,9 +292,92 @@ def test_bad_reset_masks_and_seeds_are_refused(mask: Any) -> None:
     env.reset(seed=0)
     with pytest.raises(InvalidValueError, match="reset_mask"):
         env.reset(options={"reset_mask": mask})
-    with pytest.raises(InvalidValueError, match="seed"):
-        env.reset(seed=[1, 2, 3])
     env.close()
+
+
+BAD_SEEDS: list[Any] = [
+    -5, True, 1.0, math.nan, 2**63 - 1, 2**70, "34", b"34", {1, 2}, {"a": 1, "b": 2},
+    np.zeros((2, 1)), [1, 2.7], [1, "5"], [1, True], [1, -1], [1, 2**63], [1], [1, 2, 3], [[1], [2]],
+    np.array([1.0, 2.0]), np.array([True, False]), np.float64(3.0), len,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", BAD_SEEDS, ids=repr)
+def test_bad_seeds_are_refused_and_change_nothing(seed: Any) -> None:
+    env, twin = ServingVectorEnv(2, threads=1), ServingVectorEnv(2, threads=1)
+    actions = np.zeros((2, 5), dtype=np.float32)
+    for each in (env, twin):
+        each.reset(seed=4)
+        each.step(actions)
+    with pytest.raises(InvalidValueError, match="seed"):
+        env.reset(seed=seed)
+    assert env.np_random_seed == twin.np_random_seed
+    for _ in range(200):  # and past the end of the episode
+        assert_same(env.step(actions), twin.step(actions))
+    env.close()
+    twin.close()
+
+
+def test_any_kind_of_whole_number_is_a_seed() -> None:
+    env = ServingVectorEnv(2, threads=1)
+    expected = env.reset(seed=[7, 8])[0]
+    for seed in (
+        7,
+        np.int64(7),
+        (7, 8),
+        np.array([7, 8]),
+        np.array([7, 8], dtype=np.uint8),
+        [np.int32(7), 8],
+    ):
+        assert np.array_equal(env.reset(seed=seed)[0], expected)
+    assert env.reset(seed=2**63 - 2)[1]["seed"].tolist() == [2**63 - 2, 2**63 - 1]
+    env.close()
+
+
+@pytest.mark.parametrize("options", ["abc", 5, [1], {"reset_masks": [True, True]}, {"seed": 1}, True])
+def test_other_options_are_refused(options: Any) -> None:
+    env = ServingVectorEnv(2, threads=1)
+    with pytest.raises(InvalidValueError, match="options"):
+        env.reset(seed=1, options=options)
+    env.reset(seed=1, options={})
+    env.close()
+
+
+def test_no_task_is_the_first_one() -> None:
+    assert make_vec(2, task_id=None).unwrapped.task.id == make(task_id=None).unwrapped.task.id == "task1"
+
+
+@pytest.mark.parametrize(
+    "settings", [{"task_id": ["task1"]}, {"task_id": 1}, {"action_mode": []}, {"action_mode": {}}]
+)
+def test_a_name_that_is_no_text_is_an_unknown_one(settings: dict[str, Any]) -> None:
+    for maker in (ServingVectorEnv, ServingGymEnv):
+        with pytest.raises(UnknownNameError, match=next(iter(settings))):
+            maker(**settings)
+
+
+def test_threads_that_cannot_be_had_leave_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def refusing(thread: threading.Thread) -> None:
+        if len(started) == 3:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refusing)
+    with pytest.raises(InferenceGymError, match="threads: only 3 of 7"):
+        ServingVectorEnv(2, threads=8)
+    assert [thread.is_alive() for thread in started] == [False] * 3
+
+
+def test_flat_entries_beyond_the_bound_are_held_at_it_as_by_the_single_environment() -> None:
+    ours, theirs = pair(2, AutoresetMode.SAME_STEP, task_id="task3")
+    ours.reset(seed=1), theirs.reset(seed=1)
+    beyond = np.array([[5.0] * 5, [-1e30] * 5])
+    assert_same(ours.step(beyond), theirs.step(np.clip(beyond, -1.0, 1.0)))
+    ours.close()
 
 
 def test_the_autoreset_mode_is_declared() -> None:
