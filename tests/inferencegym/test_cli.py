@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -170,6 +172,16 @@ def test_a_wrong_word_is_exit_code_2_with_a_hint(run: Run, words: tuple[str, ...
     assert result.code == 2
     assert said in result.err
     assert "error:" in result.err
+
+
+def test_a_disk_that_is_full_is_no_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("inferencegym.cli.show.show_tasks", full)
+    result = run("tasks")
+    assert (result.code, "No space left" in result.err) == (1, True)
+    assert run("run", "--out", "/dev/full").code == 1
 
 
 def test_traces_info_tells_the_origin(run: Run) -> None:
