@@ -30,7 +30,7 @@ from inferencegym.gym.codec import Feature, GymCodec, Panel
 from inferencegym.gym.knobs import choice, flag
 from inferencegym.routing_models import ModelChoice, RoutingAction, Strategy
 
-__all__ = ["CODEC"]
+__all__ = ["CODEC", "ENTRY_POINT", "VECTOR_ENTRY_POINT"]
 
 
 _CARBON_MAX = 1000.0
@@ -60,6 +60,9 @@ _FEATURES = (
     Feature("up_large", "models_up.large"),
     Feature("queries_left", "queries_left", 0, 400.0, "log"),
 )
+
+ENTRY_POINT = "inferencegym.gym.routing_env:RoutingGymEnv"
+VECTOR_ENTRY_POINT = "inferencegym.gym.routing_vector:routing_vector_env"
 
 CODEC = GymCodec(
     RoutingAction,

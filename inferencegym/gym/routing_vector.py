@@ -1,0 +1,83 @@
+"""InferenceGym/Routing-v0 as a vector environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import gymnasium
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from env.routing import make_env
+from env.routing_batch import METRIC_COLUMNS, OBSERVATION_COLUMNS, RoutingBatch
+from env.routing_stream import TERMS
+from env.routing_tasks import get_task
+from inferencegym.gym.codecs.routing import CODEC
+from inferencegym.gym.routing_env import RoutingGymEnv
+from inferencegym.gym.vector import BatchVectorEnv
+from inferencegym.gym.vector_info import InfoColumns
+
+__all__ = ["RoutingVectorEnv", "routing_vector_env"]
+
+_FLOATS = ("energy_wh", "co2_g", "latency_s")
+_WHOLE = ("timeouts", "start_hour")
+
+_INFO = InfoColumns(
+    floats={name: METRIC_COLUMNS[name] for name in _FLOATS},
+    whole={name: METRIC_COLUMNS[name] for name in _WHOLE},
+    flags={name: column for name, column in METRIC_COLUMNS.items() if name not in (*_FLOATS, *_WHOLE)},
+    terms=TERMS,
+)
+
+
+class RoutingVectorEnv(BatchVectorEnv):
+    """N streams at once; spaces and rewards are those of the single environment.
+
+    Args:
+        num_envs: episodes side by side.
+        task_id: "stream_1", "stream_2" or "stream_3".
+        config: region and start hour.
+        action_mode, autoreset_mode, threads, render_mode: see :class:`BatchVectorEnv`.
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        task_id: str = "stream_1",
+        action_mode: str = "flat",
+        config: Mapping[str, Any] | None = None,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
+        threads: int | None = None,
+        render_mode: None = None,
+    ) -> None:
+        env = make_env(task_id, config=config)
+        super().__init__(
+            partial(RoutingBatch, env),
+            env.task,
+            CODEC,
+            OBSERVATION_COLUMNS,
+            _INFO,
+            num_envs,
+            action_mode,
+            autoreset_mode,
+            threads,
+            render_mode,
+        )
+
+
+def routing_vector_env(
+    num_envs: int = 1,
+    task_id: str = "task_1",
+    action_mode: str = "flat",
+    config: Mapping[str, Any] | None = None,
+    autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
+    threads: int | None = None,
+    render_mode: None = None,
+) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
+    """Streams in arrays; classic games, which are over after one to five steps, as single environments in
+    turn."""
+    if get_task(task_id).stream is not None:
+        return RoutingVectorEnv(num_envs, task_id, action_mode, config, autoreset_mode, threads, render_mode)
+    single = partial(RoutingGymEnv, task_id, action_mode, render_mode, config)
+    return SyncVectorEnv([single] * num_envs, autoreset_mode=autoreset_mode)
