@@ -153,10 +153,13 @@ def _draw_topics(config: StreamConfig, rng: np.random.Generator) -> _Topics:
 
 def _neighbours(category: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The next question of the same category, around in a circle (a lone question is its own)."""
-    neighbour = np.arange(len(category))
-    for kind in range(len(CATEGORIES)):
-        members = np.flatnonzero(category == kind)
-        neighbour[members] = np.roll(members, -1)
+    order = np.argsort(category, kind="stable")
+    first = np.searchsorted(category[order], np.arange(len(CATEGORIES) + 1))
+    following = np.arange(1, len(category) + 1)
+    filled = first[:-1] < first[1:]
+    following[first[1:][filled] - 1] = first[:-1][filled]
+    neighbour = np.empty_like(order)
+    neighbour[order] = order[following]
     return neighbour
 
 
