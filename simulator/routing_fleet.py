@@ -350,8 +350,9 @@ def commit(
     query: Any, held: Any, cached_h: Any, cached_right: Any, state: Any, capacity: int, out: Any
 ) -> None:
     """Make an outcome happen: loads, timeouts, held queries, and the answer into the cache."""
+    now = 0.0 if out[16] >= 0.0 else 1.0
     for model in range(MODELS):
-        state[model] += SHARE_STEP * (out[9 + model] - state[model])
+        state[model] += SHARE_STEP * (now * out[9 + model] - state[model])
         if out[12 + model] > 0.0:
             state[3 + model] = query[0]
     if out[16] >= 0.0:

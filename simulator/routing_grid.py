@@ -38,8 +38,9 @@ _SHAPES = {"night": BRITAIN / BRITAIN.mean() - 1.0, "noon": GERMANY / GERMANY.me
 
 DAY_SIGMA = 0.12
 """Spread of whole days around the mean (weather), log scale; our assumption."""
-HOUR_SIGMA, HOUR_MEMORY = 0.03, 0.8
-"""Hour-to-hour noise around the daily shape: an autoregressive process; our assumption."""
+HOUR_SIGMA, HOUR_MEMORY = 0.04, 0.8
+"""Hour-to-hour noise around the daily shape, an autoregressive process: so wide that waiting up to 2 and 8
+hours saves as much as the study found (3 to 5 and 9 to 14 %)."""
 FORECAST_SIGMA, FORECAST_SIGMA_MAX = 0.02, 0.06
 """Relative error of a forecast one hour ahead, growing with the square root of the lead. Day-ahead
 forecasts of carbon intensity report mean errors of 3 to 8 % (CarbonCast, BuildSys 2022)."""
