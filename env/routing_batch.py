@@ -130,20 +130,8 @@ class RoutingBatch:
 
     def advance(self, low: int, high: int, knobs: FloatArray, stepped: npt.NDArray[np.bool_]) -> None:
         """Decide one query of those episodes from ``low`` to ``high - 1`` for which ``stepped`` is true."""
-        _advance_rows(
-            low,
-            high,
-            knobs,
-            stepped,
-            self._config.cache_capacity,
-            *self._world,
-            self._cached_right,
-            self.observation,
-            self.previous,
-            self.reward,
-            self.terms,
-            self.results,
-        )
+        own = self._cached_right, self.observation, self.previous, self.reward, self.terms, self.results
+        _advance_rows(low, high, knobs, stepped, self._config.cache_capacity, *self._world, *own)
 
     @property
     def _world(self) -> tuple[Any, ...]:
@@ -281,5 +269,5 @@ def _advance_all(
             observe(query, hours[i], down[i], held[i], cached_h[i], state[i], start[i], left, observation[i])
 
 
-_observe_rows = compiled(_observe_all, keep=True)
-_advance_rows = compiled(_advance_all, keep=True)
+_observe_rows: Any = compiled(_observe_all, keep=True)
+_advance_rows: Any = compiled(_advance_all, keep=True)

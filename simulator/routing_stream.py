@@ -44,7 +44,7 @@ HELD_LENGTH = 4.0
 """Queries that may wait are reports and batch jobs: longer answers."""
 DEADLINES_H = (2.0, float(WAIT_MAX_H))
 SAME_MEAN, SAME_SIGMA = 0.93, 0.06
-NEAR_MEAN, NEAR_SIGMA = 0.74, 0.07
+NEAR_MEAN, NEAR_SIGMA = 0.70, 0.07
 NEAR_RIGHT = 0.3
 """Similarity of one question worded twice, of two neighbouring questions, and how often the answer to one
 does for the other. With them a cache that is always asked hits and errs as published (arXiv 2411.05276: 62
