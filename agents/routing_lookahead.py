@@ -177,8 +177,8 @@ class LookAhead:
         """The reward's own arithmetic over expectations."""
         waits = action.strategy == Strategy.WAIT
         carbon = FORECAST_OPTIMISM * seen.carbon_if_wait if waits else seen.carbon_intensity
-        price = fleet.CARBON_PRICE_PER_G * self._carbon_price
-        penalty = min(price * expected.energy_wh * carbon * 0.001, fleet.CARBON_CAP)
+        co2_g = expected.energy_wh * carbon * 0.001
+        penalty = self._carbon_price * min(fleet.CARBON_PRICE_PER_G * co2_g, fleet.CARBON_CAP)
         if seen.deadline_h > 0.0:
             late = expected.held_h > seen.deadline_h
             latency = fleet.LATENCY_CAP if late else fleet.WAIT_PRICE * expected.held_h / seen.deadline_h
