@@ -121,7 +121,7 @@ def test_the_hour_changes_decisions() -> None:
     }
     assert len(choices) >= 2
     assert Strategy.WAIT in {choice.strategy for choice in choices}
-    assert Strategy.WAIT != agent.act(seen.model_copy(update={"carbon_if_wait": 900.0})).strategy
+    assert agent.act(seen.model_copy(update={"carbon_if_wait": 900.0})).strategy != Strategy.WAIT
     days = [moves("stream_2", start_hour=hour) for hour in (0, 12)]
     assert sum(one != two for one, two in zip(*days, strict=True)) > 10
 
