@@ -43,7 +43,7 @@ class RoutingEnv:
 
     **Starting state.** The first query, an empty cache (or the game's), an even mix of loads.
 
-    **Episode end.** Truncated after the last query; never terminated. A further step raises.
+    **Episode end.** Terminated with the last query: nothing is left to be decided. A further step raises.
 
     **Arguments.** ``task_id`` (id or alias), ``seed`` (int, 0 to 2**63 - 1; classic tasks: picks the game,
     seed modulo their number) and ``config`` (a :class:`~inferencegym.routing_models.RoutingConfig` or
@@ -116,12 +116,13 @@ class RoutingEnv:
             "workload": play.workload(),
             "masked_actions": [],
             "reward_terms": terms,
+            "terminated": self.done,
         }
         return play.observe(reward, terms), reward, self.done, info
 
     @property
     def done(self) -> bool:
-        """Whether the episode has ended (always by truncation)."""
+        """Whether the last query is decided."""
         return self._step_count >= self.task.episode_length
 
     def state(self) -> dict[str, Any]:

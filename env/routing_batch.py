@@ -100,13 +100,13 @@ class RoutingBatch:
 
     @property
     def terminated(self) -> npt.NDArray[np.bool_]:
-        """(N,): none; a stream ends with its last query."""
-        return np.zeros(self.count, dtype=np.bool_)
+        """(N,): streams whose last query is decided."""
+        return self.steps >= self.episode_length
 
     @property
     def truncated(self) -> npt.NDArray[np.bool_]:
-        """(N,): streams whose last query is decided."""
-        return self.steps >= self.episode_length
+        """(N,): none; a stream ends with its last query."""
+        return np.zeros(self.count, dtype=np.bool_)
 
     def restart(self, rows: Sequence[int], seeds: Sequence[int], spread: Spread) -> None:
         """Start the episodes of ``rows`` over, each with its seed."""

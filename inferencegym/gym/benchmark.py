@@ -1,4 +1,4 @@
-"""``python -m inferencegym.gym.benchmark``: steps a second through gymnasium, beside CartPole's.
+"""``python -m inferencegym.gym.benchmark [--env NAME]``: steps a second through gymnasium, beside CartPole's.
 
 Prints one JSON document to standard output. Random actions; resets are part of the time. Vector figures are
 env-steps a second. Every such figure is the median of a few rounds, ours and CartPole's in turns, for other
@@ -21,14 +21,15 @@ from typing import Any
 
 import gymnasium
 
-from env.serving_tasks import TASKS
+from env.protocols import listed_tasks
 from inferencegym.errors import InferenceGymError
 from inferencegym.gym.registration import register_all
 from inferencegym.gym.team import available_cores
+from inferencegym.registry import get_spec
 
 __all__ = ["main", "measure"]
 
-SERVING, YARDSTICK = "InferenceGym/Serving-v0", "CartPole-v1"
+YARDSTICK = "CartPole-v1"
 ACTIONS = 64
 SECONDS = 1.0
 ROUNDS = 3
@@ -84,12 +85,18 @@ def _medians(cases: dict[str, Callable[[], Any]], rate: Any, seconds: float, rou
 
 
 def measure(
-    seconds: float = SECONDS, rounds: int = ROUNDS, sizes: Sequence[int] = VECTOR_SIZES
+    seconds: float = SECONDS,
+    rounds: int = ROUNDS,
+    sizes: Sequence[int] = VECTOR_SIZES,
+    env: str = "serving",
+    tasks: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """All figures; see the module's docstring."""
+    """All figures of an environment (id or short name) on ``tasks``, by default all; see the module."""
     register_all()
+    spec = get_spec(env)
+    tasks = list(tasks or listed_tasks(spec.part("tasks")))
     singles: dict[str, Callable[[], Any]] = {
-        task: lambda task=task: gymnasium.make(SERVING, task_id=task) for task in TASKS
+        task: lambda task=task: gymnasium.make(spec.id, task_id=task) for task in tasks
     }
     singles["cartpole"] = lambda: gymnasium.make(YARDSTICK)
     report: dict[str, Any] = {
@@ -98,22 +105,24 @@ def measure(
     }
     for size in sizes:
         vectors: dict[str, Callable[[], Any]] = {
-            task: lambda task=task, size=size: _vector(SERVING, size, task_id=task) for task in TASKS
+            task: lambda task=task, size=size: _vector(spec.id, size, task_id=task) for task in tasks
         }
         vectors["cartpole"] = lambda size=size: _vector(YARDSTICK, size)
         report[f"vector_{size}_env_steps_per_s"] = _medians(vectors, vector_rate, seconds, rounds)
-    report["ppo_time_share"] = ppo_time_share()
+    report["ppo_time_share"] = ppo_time_share(spec.name, tasks[-1])
     return report
 
 
-def ppo_time_share(steps: int = PPO_STEPS) -> dict[str, float] | None:
-    """Shares of a training run's time on task 3; None without PyTorch and Stable-Baselines3."""
+def ppo_time_share(
+    env: str = "serving", task: str = "task3", steps: int = PPO_STEPS
+) -> dict[str, float] | None:
+    """Shares of a training run's time on a task; None without PyTorch and Stable-Baselines3."""
     try:
         from agents.ppo_demo import Args, train
     except InferenceGymError:
         return None
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(sys.stderr):
-        _, watch = train(Args(task="task3", steps=steps, evaluations=1, out=folder).checked())
+        _, watch = train(Args(env=env, task=task, steps=steps, evaluations=1, out=folder).checked())
     return {name: round(share, 3) for name, share in watch.shares.items()}
 
 
@@ -126,8 +135,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Steps a second through gymnasium, beside CartPole.")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="time of each measurement")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="measurements that the median is of")
+    parser.add_argument("--env", default="serving", help="id or short name (default serving)")
+    parser.add_argument("--tasks", nargs="*", default=None, help="task ids (default all)")
     options = parser.parse_args()
-    print(json.dumps(measure(options.seconds, options.rounds), indent=2))
+    report = measure(options.seconds, options.rounds, env=options.env, tasks=options.tasks)
+    print(json.dumps(report, indent=2))
 
 
 if __name__ == "__main__":

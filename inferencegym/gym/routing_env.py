@@ -27,7 +27,7 @@ class RoutingGymEnv(GymEnv):
     **Starting state.** The first query. ``reset(seed=n)`` is the episode of seed n, on every door of this
     project.
 
-    **Episode end.** Truncated after the last query; never terminated.
+    **Episode end.** Terminated with the last query; never truncated.
 
     **Arguments.** ``task_id`` (id or alias), ``action_mode``, ``render_mode``, ``config`` (region,
     start_hour; streams only).

@@ -57,6 +57,7 @@ def test_an_episode_follows_the_protocol(task_id: str) -> None:
         assert observation.last_reward == reward
         assert observation.reward_breakdown == info["reward_terms"]
         assert info["timestep"] == count
+        assert info["terminated"] == done
         total += reward
     assert done
     assert (observation.queries_left, observation.query_text) == (0, "")

@@ -46,9 +46,9 @@ def test_observations_stay_in_their_space(task_id: str, mode: str) -> None:
     assert env.observation_space.contains(env.reset(seed=3)[0])
     ended = False
     while not ended:
-        observation, reward, terminated, ended, info = env.step(env.action_space.sample())
+        observation, reward, ended, truncated, info = env.step(env.action_space.sample())
         assert env.observation_space.contains(observation)
-        assert not terminated
+        assert not truncated
         assert isinstance(reward, float)
         assert info["action_mask"].tolist() == [1, 1, 1]
 
@@ -94,8 +94,8 @@ def test_vector_trajectories_are_those_of_single_environments(task_id: str, auto
         actions = ours.action_space.sample()
         answer = ours.step(actions)
         assert_same(answer, theirs.step(actions))
-        if autoreset is AutoresetMode.DISABLED and answer[3].any():
-            options = {"reset_mask": answer[3]}
+        if autoreset is AutoresetMode.DISABLED and answer[2].any():
+            options = {"reset_mask": answer[2]}
             assert_same(ours.reset(options=dict(options)), theirs.reset(options=dict(options)))
     ours.close()
 
@@ -123,12 +123,12 @@ def test_classic_games_side_by_side(task_id: str) -> None:
     ended = False
     while not ended:
         actions = envs.action_space.sample()
-        observations, rewards, _, truncated, infos = envs.step(actions)
-        observation, reward, _, ended, _ = single.step(actions[1])
+        observations, rewards, terminated, _, infos = envs.step(actions)
+        observation, reward, ended, _, _ = single.step(actions[1])
         assert rewards[1] == reward
         seen = infos["final_obs"][1] if ended else observations[1]
         assert np.array_equal(seen, observation)
-        assert truncated[1] == ended
+        assert terminated[1] == ended
 
 
 @pytest.mark.parametrize(
