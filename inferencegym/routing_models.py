@@ -6,7 +6,7 @@ Single source of field names, units and bounds, as :mod:`inferencegym.models` is
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
@@ -78,7 +78,7 @@ StrategyName = Annotated[Strategy, _member(Strategy), _AS_NAME, _names(Strategy)
 ModelName = Annotated[ModelChoice, _member(ModelChoice), _AS_NAME, _names(ModelChoice)]
 
 Category = Literal["instruction", "knowledge", "maths", "science", "code", "multilingual"]
-CATEGORIES: tuple[Category, ...] = ("instruction", "knowledge", "maths", "science", "code", "multilingual")
+CATEGORIES: tuple[Category, ...] = get_args(Category)
 
 Region = Literal[
     "Stockholm",
@@ -92,18 +92,7 @@ Region = Literal[
     "Johannesburg",
     "Mumbai",
 ]
-REGIONS: tuple[Region, ...] = (
-    "Stockholm",
-    "Montreal",
-    "Paris",
-    "Oregon",
-    "London",
-    "Frankfurt",
-    "N. Virginia",
-    "Iowa",
-    "Johannesburg",
-    "Mumbai",
-)
+REGIONS: tuple[Region, ...] = get_args(Region)
 """From the cleanest grid to the dirtiest."""
 
 
