@@ -67,17 +67,13 @@ class RoutingVectorEnv(BatchVectorEnv):
 
 
 def routing_vector_env(
-    num_envs: int = 1,
-    task_id: str = "task_1",
-    action_mode: str = "flat",
-    config: Mapping[str, Any] | None = None,
-    autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
-    threads: int | None = None,
-    render_mode: None = None,
+    num_envs: int = 1, task_id: str = "task_1", **settings: Any
 ) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
-    """Streams in arrays; classic games, which are over after one to five steps, as single environments in
-    turn."""
+    """Streams in arrays; classic games, over after one to five steps, as single environments in turn."""
     if get_task(task_id).stream is not None:
-        return RoutingVectorEnv(num_envs, task_id, action_mode, config, autoreset_mode, threads, render_mode)
-    single = partial(RoutingGymEnv, task_id, action_mode, render_mode, config)
-    return SyncVectorEnv([single] * num_envs, autoreset_mode=autoreset_mode)
+        return RoutingVectorEnv(num_envs, task_id, **settings)
+    autoreset_mode = settings.pop("autoreset_mode", AutoresetMode.SAME_STEP)
+    settings.pop("threads", None)
+    return SyncVectorEnv(
+        [partial(RoutingGymEnv, task_id, **settings)] * num_envs, autoreset_mode=autoreset_mode
+    )
