@@ -37,11 +37,9 @@ def import_traces(
     system: Annotated[str | None, typer.Option(help="GPU, such as a100_sxm or h100_sxm.")] = None,
     model: Annotated[str | None, typer.Option(help="Model; default the one the files name.")] = None,
     memory_gib: Annotated[
-        float | None, typer.Option(help="Memory given to the serving process, GiB.")
+        float | None, typer.Option(help="Memory of the serving process, GiB, at most 80; default the GPU's.")
     ] = None,
-    cents_per_gpu_hour: Annotated[
-        float | None, typer.Option(help="Price of the GPU, US cents an hour.")
-    ] = None,
+    cents_per_gpu_hour: Annotated[float | None, typer.Option(help="Price; default a list price.")] = None,
     tier: Annotated[
         str, typer.Option(help="Quantisation of figures that do not name theirs: FP16, INT8, INT4.")
     ] = "FP16",
@@ -72,17 +70,19 @@ def import_traces(
         report = load("simulator.data.import_report:hold_against")(measurements, pack)
     else:
         measurements = read(files, _tier_index(tier, load("simulator.data.pack_schema:TIER_NAMES")))
-        given: dict[str, Any] = {"cents_per_gpu_hour": cents_per_gpu_hour, "engine_version": engine_version}
+        if system is None:
+            raise InvalidValueError("--system", system, "the GPU, such as a100_sxm")
         if output is not None:
-            _require("--cents-per-gpu-hour", cents_per_gpu_hour, "the price of the GPU, US cents an hour")
             _check_place(output)
+        version = {} if engine_version is None else {"engine_version": engine_version}
         request = load("simulator.data.import_report:ImportRequest")(
-            system=_require("--system", system, "the GPU, such as a100_sxm"),
-            memory_gib=_require("--memory-gib", memory_gib, "the memory given to the serving process, GiB"),
+            system=system,
             build_date=(build_date or datetime.now(UTC)).date().isoformat(),
             model=model,
+            memory_gib=memory_gib,
+            cents_per_gpu_hour=cents_per_gpu_hour,
             engine=engine,
-            **{name: value for name, value in given.items() if value is not None},
+            **version,
         )
         report = load("simulator.data.import_report:import_pack")(measurements, request)
     _show(report, as_json)
@@ -210,14 +210,6 @@ def _tier_index(name: str, names: tuple[str, ...]) -> int:
     if name.upper() not in names:
         raise InvalidValueError("--tier", name, ", ".join(names))
     return names.index(name.upper())
-
-
-def _require(option: str, value: Any, meaning: str) -> Any:
-    if value is None:
-        raise InvalidValueError(option, None, meaning)
-    if isinstance(value, float) and not 0.0 < value < float("inf"):
-        raise InvalidValueError(option, value, "a finite number above 0")
-    return value
 
 
 def _refuse_beside_evidence(values: tuple[Any, ...]) -> None:

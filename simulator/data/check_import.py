@@ -93,7 +93,7 @@ def reference_report(loads: Sequence[Load] = LOADS, seconds: int = 200) -> tuple
     measurements = Measurements(tuple(collected.points), tuple(collected.left_out), files=("reference",))
     pack = read_pack(DEFAULT_PACK_PATH)
     request = ImportRequest(
-        pack.metadata.gpu, pack.metadata.memory_limit_gb, _SETTINGS.build_date, pack.metadata.model
+        pack.metadata.gpu, _SETTINGS.build_date, pack.metadata.model, pack.metadata.memory_limit_gb
     )
     return hold_against(measurements, pack), import_pack(measurements, request)
 

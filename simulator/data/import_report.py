@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from inferencegym.errors import InvalidValueError
-from inferencegym.models import MEMORY_GB_MAX
+from inferencegym.errors import InvalidValueError, UnknownNameError
 from simulator.data.compare_measured import ErrorSummary, error_summary
 from simulator.data.import_measurements import (
     PARAMETERS,
@@ -24,20 +23,25 @@ from simulator.data.measurements import LeftOut, Measurements
 from simulator.data.pack_columns import PackSettings, build_pack
 from simulator.data.pack_io import TracePack, write_pack
 from simulator.data.pack_schema import TIER_NAMES
-from simulator.data.roofline_kernels import MODELS, RooflineKernels
+from simulator.data.roofline_kernels import GPUS, MODELS, RooflineKernels
+from simulator.data.systems import system_named
 
 __all__ = ["ImportReport", "ImportRequest", "hold_against", "import_pack", "write_whole"]
 
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """What an import is made with. ``model`` None takes the one that the files name."""
+    """What an import is made with.
+
+    ``model`` None takes the one that the files name; memory and price None those of the system
+    (:mod:`simulator.data.systems`), whose links are taken in any case.
+    """
 
     system: str
-    memory_gib: float
     build_date: str
     model: str | None = None
-    cents_per_gpu_hour: float = PackSettings(build_date="").cents_per_gpu_hour
+    memory_gib: float | None = None
+    cents_per_gpu_hour: float | None = None
     engine: str | None = None
     engine_version: str = "not stated"
 
@@ -124,17 +128,18 @@ def import_pack(measurements: Measurements, request: ImportRequest) -> ImportRep
 
     Raises ``InvalidValueError`` or ``UnknownNameError`` for what cannot be used.
     """
-    if not 0.0 < request.memory_gib <= MEMORY_GB_MAX:
-        allowed = f"above 0, up to {MEMORY_GB_MAX:g} GiB, the bound of the observed memory"
-        raise InvalidValueError("--memory-gib", request.memory_gib, allowed)
-    model = _model(measurements, request)
-    base = RooflineKernels.named(request.system, model, request.memory_gib)
+    if request.system not in GPUS:
+        raise UnknownNameError("system", request.system, GPUS)
+    system = system_named(request.system, request.memory_gib, request.cents_per_gpu_hour)
+    base = RooflineKernels.named(request.system, _model(measurements, request), system.memory_gib)
     figures, left_out = usable(measurements)
-    _check_memory(base, figures, request.memory_gib)
+    _check_memory(base, figures, system.memory_gib)
     settings = PackSettings(
         build_date=request.build_date,
-        memory_limit_gb=request.memory_gib,
-        cents_per_gpu_hour=request.cents_per_gpu_hour,
+        memory_limit_gb=system.memory_gib,
+        cents_per_gpu_hour=system.cents_per_gpu_hour,
+        kv_link_gb_per_s=system.kv_link_gb_per_s,
+        weight_load_gb_per_s=system.weight_load_gb_per_s,
     )
     calibration = calibrate(base, settings, figures, _reasons(left_out))
     uncorrected = PackPredictor(build_pack(base, settings)).errors(figures)
@@ -150,7 +155,7 @@ def import_pack(measurements: Measurements, request: ImportRequest) -> ImportRep
         "predicted": tuple(PackPredictor(pack).errors(figures).tolist()),
         "held_out": tuple(held_out.tolist()),
     }
-    notes = _model_note(measurements.model, model)
+    notes = _model_note(measurements.model, base.info.model)
     return ImportReport(tuple(figures), errors, left_out, pack, notes, calibration)
 
 
@@ -195,7 +200,7 @@ def _check_memory(base: RooflineKernels, figures: Sequence[Figure], memory_gib: 
         longest = max(f.point.prompt_tokens + f.point.output_tokens for f in figures if f.point.tier == tier)
         if memory.kv_pool_tokens < longest:
             raise InvalidValueError(
-                "--memory-gib",
+                "memory_gib",
                 memory_gib,
                 f"more than the weights of {TIER_NAMES[tier]} ({memory.weights_bytes / 2**30:.1f} GiB), the "
                 "engine's reserves and one sequence take",

@@ -27,7 +27,7 @@ from tests.simulator.data.load_tests import vllm_results
 
 LLAMA = "meta-llama/Meta-Llama-3.1-8B"
 SETTINGS = PackSettings(build_date="2026-01-05")
-REQUEST = ImportRequest("a100_sxm", 40.0, "2026-01-05", LLAMA)
+REQUEST = ImportRequest("a100_sxm", "2026-01-05", LLAMA)
 
 SEEN = [
     (1, 128, 256),
@@ -238,8 +238,8 @@ def test_points_beyond_the_tables_are_left_out() -> None:
 
 
 def test_a_model_that_does_not_fit_one_gpu_is_refused() -> None:
-    request = ImportRequest("h100_sxm", 80.0, "2026-01-05", "meta-llama/Meta-Llama-3.1-70B")
-    with pytest.raises(InvalidValueError, match=r"--memory-gib: 80.0 is not allowed.*several GPUs"):
+    request = ImportRequest("h100_sxm", "2026-01-05", "meta-llama/Meta-Llama-3.1-70B")
+    with pytest.raises(InvalidValueError, match=r"memory_gib: 80.0 is not allowed.*several GPUs"):
         import_pack(plain((1, 13.0), (8, 14.0), (32, 16.0), (64, 18.0)), request)
 
 
@@ -250,9 +250,9 @@ def test_names() -> None:
         known_model("my-model")
     rows = plain((1, 13.0), (8, 14.0), (32, 16.0), (64, 18.0))
     with pytest.raises(InvalidValueError, match="--model: None"):
-        import_pack(rows, ImportRequest("a100_sxm", 40.0, "2026-01-05"))
+        import_pack(rows, ImportRequest("a100_sxm", "2026-01-05"))
     with pytest.raises(UnknownNameError, match="system: 'a100' does not exist"):
-        import_pack(rows, ImportRequest("a100", 40.0, "2026-01-05", LLAMA))
+        import_pack(rows, ImportRequest("a100", "2026-01-05", LLAMA))
     named = Measurements(rows.points, model="somebody/else")
     assert "somebody/else" in import_pack(named, REQUEST).notes[0]
 
