@@ -16,8 +16,10 @@ __all__ = ["Settings", "told"]
 PREFIX = "INFERENCEGYM_"
 MIB = 1024 * 1024
 
-_READ_ELSEWHERE = frozenset({f"{PREFIX}URL", f"{PREFIX}PPO_CHECKPOINT"})
-"""Variables of clients and agents, which may be set where a server starts."""
+_READ_ELSEWHERE = frozenset(
+    PREFIX + name for name in ("URL", "PPO_CHECKPOINT", "TRACE_PACK", "TRACE_PACKS", "TRAFFIC")
+)
+"""Variables of clients, agents and environments, which may be set where a server starts."""
 _RATE = re.compile(r"[1-9]\d{0,8}/(second|minute|hour)", re.ASCII)
 
 

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 import server.app
 from server.listening import why_not_listen
 from server.settings import Settings, told
+from simulator import packs, traffic_files
 from tests.live import free_port, live_server
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,7 +110,9 @@ def test_a_good_address_is_free_again_after_it_was_tried() -> None:
 
 def test_a_variable_that_is_no_setting_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INFERENCEGYM_URL", "http://127.0.0.1:1")
-    monkeypatch.setenv("INFERENCEGYM_PPO_CHECKPOINT", "x")
+    read_elsewhere = (packs.PACK_VARIABLE, packs.FOLDER_VARIABLE, traffic_files.FOLDER_VARIABLE)
+    for name in ("INFERENCEGYM_PPO_CHECKPOINT", *read_elsewhere):
+        monkeypatch.setenv(name, "x")
     Settings()
     monkeypatch.setenv("INFERENCEGYM_RATE_LIMITS", "5/minute")
     monkeypatch.setenv("INFERENCEGYM_XYZZY", "1")
