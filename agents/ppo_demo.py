@@ -388,8 +388,9 @@ def shares(whole_s: float, environment_s: float, evaluation_s: float) -> dict[st
 
 
 def _start_at_default(model: PPO, coding: Coding) -> None:
-    """Make the untrained network prefer the default action by a hair: the curve then starts at the baseline,
-    and exploration still tries every setting about equally often."""
+    """Make the untrained network prefer where the dials start by a hair, and exploration still tries every
+    setting about equally often. That is the default action, so that the curve starts at the baseline, except
+    that Serving's dials keep within a task's memory limit."""
     first = np.concatenate([[0], np.cumsum(coding.sizes)[:-1]])
     with torch.no_grad():
         model.policy.action_net.bias[torch.as_tensor(first + coding.start(1)[0])] += DEFAULT_LEAD

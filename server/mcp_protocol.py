@@ -18,16 +18,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from inferencegym.errors import UnknownNameError
 from inferencegym.registry import EnvSpec
+from server.mcp_tools import require_tool
 from server.openenv_server import EnvServer, without_connection
 from server.socket_guard import UnreadableError, json_object, rpc_error
 
-__all__ = ["McpPost", "McpSocket"]
+__all__ = ["McpInWs", "McpPost", "McpSocket"]
 
 SESSION_HEADER = "mcp-session-id"
 PROTOCOL_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """Versions of MCP, newest first, that do not differ in what is served here."""
-SESSION_GONE = -32001
+SESSION_GONE, INVALID_PARAMS = -32001, -32602
 
 _SERVED_ELSEWHERE = ("tools/", "openenv/")
 
@@ -49,9 +51,26 @@ def _answer(call: Mapping[str, Any], spec: EnvSpec) -> _Answer | None:
         return _Answer(_success(call, _handshake(call.get("params"), spec)), starts_session=True)
     if method == "ping":
         return _Answer(_success(call, {}))
+    unknown = _unknown_tool(call)
+    if unknown is not None:
+        return _Answer(unknown)
     # A call that OpenEnv serves is answered without an id too: many that are typed by hand have none.
     if "id" not in call and not method.startswith(_SERVED_ELSEWHERE):
         return _Answer(None)
+    return None
+
+
+def _unknown_tool(call: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The answer to a call of a tool that does not exist, which OpenEnv takes for an error of its own."""
+    params: Any = call.get("params")
+    if call.get("method") != "tools/call" or not isinstance(params, dict):
+        return None
+    name: Any = cast("dict[str, Any]", params).get("name")
+    try:
+        if name:  # OpenEnv says itself that there is none
+            require_tool(name)
+    except UnknownNameError as error:
+        return orjson.loads(rpc_error(INVALID_PARAMS, str(error), call.get("id")))
     return None
 
 
@@ -138,6 +157,11 @@ class McpSocket:
         self._app = app
         self._spec = spec
 
+    def _reply(self, text: str) -> tuple[bool, dict[str, Any] | None]:
+        """Whether a message is answered here, and with what, if anything."""
+        answer = _answer(orjson.loads(text), self._spec)
+        return (False, None) if answer is None else (True, answer.body)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def screened() -> Message:
             while True:
@@ -145,10 +169,24 @@ class McpSocket:
                 if message["type"] != "websocket.receive":
                     return message
                 # The guard lets nothing but JSON objects pass.
-                answer = _answer(orjson.loads(message["text"]), self._spec)
-                if answer is None:
+                answered, body = self._reply(message["text"])
+                if not answered:
                     return message
-                if answer.body is not None:
-                    await send({"type": "websocket.send", "text": orjson.dumps(answer.body).decode()})
+                if body is not None:
+                    await send({"type": "websocket.send", "text": orjson.dumps(body).decode()})
 
         await self._app(scope, screened, send)
+
+
+class McpInWs(McpSocket):
+    """The WebSocket at /ws, whose messages of the type "mcp" carry calls."""
+
+    def _reply(self, text: str) -> tuple[bool, dict[str, Any] | None]:
+        if '"mcp"' not in text:  # steps are not parsed twice
+            return False, None
+        message: dict[str, Any] = orjson.loads(text)
+        call: Any = message.get("data")
+        if message.get("type") != "mcp" or not isinstance(call, dict):
+            return False, None
+        unknown = _unknown_tool(cast("dict[str, Any]", call))
+        return unknown is not None, {"type": "mcp", "data": unknown}

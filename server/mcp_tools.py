@@ -17,11 +17,19 @@ from pydantic import BaseModel
 
 from agents.task_text import action_schema, task_text
 from env.protocols import TaskInfo
-from inferencegym.errors import EpisodeNotStartedError, InferenceGymError, InvalidValueError, UnknownNameError
+from inferencegym.errors import (
+    EpisodeDoneError,
+    EpisodeNotStartedError,
+    InferenceGymError,
+    InvalidValueError,
+    UnknownNameError,
+)
 from server.bound import BoundEnv
 from server.explain import shown
 
-__all__ = ["EpisodeTools", "PlayedEpisode", "Seen"]
+__all__ = ["TOOL_NAMES", "EpisodeTools", "PlayedEpisode", "Seen", "require_tool"]
+
+TOOL_NAMES = ("task", "observe", "set_knobs", "grade")
 
 
 class Seen(NamedTuple):
@@ -70,6 +78,12 @@ class _Tool:
         return {"name": self.name, "description": self.description, "inputSchema": self.input_schema}
 
 
+def require_tool(name: object) -> None:
+    """Raises UnknownNameError: no such tool."""
+    if name not in TOOL_NAMES:
+        raise UnknownNameError("tool", name, TOOL_NAMES)
+
+
 class EpisodeTools:
     """The tools of one session, in the shape of the MCP client that OpenEnv expects an environment to have.
 
@@ -79,12 +93,10 @@ class EpisodeTools:
 
     def __init__(self, played: PlayedEpisode) -> None:
         self._played = played
-        self._tools: dict[str, Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]] = {
-            "task": self._task,
-            "observe": self._observe,
-            "set_knobs": self._set_knobs,
-            "grade": self._grade,
-        }
+        tools = (self._task, self._observe, self._set_knobs, self._grade)
+        self._tools: dict[str, Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]] = dict(
+            zip(TOOL_NAMES, tools, strict=True)
+        )
 
     # What OpenEnv calls
 
@@ -122,12 +134,13 @@ class EpisodeTools:
         Raises:
             UnknownNameError: no such tool.
         """
-        if name not in self._tools:
-            raise UnknownNameError("tool", name, self._tools)
+        require_tool(name)
         try:
             if arguments is not None and not isinstance(arguments, dict):
                 raise InvalidValueError("arguments", shown(arguments), "an object")
             return _result(await self._tools[name](cast("dict[str, Any]", arguments or {})))
+        except EpisodeDoneError as error:
+            return _refusal(EpisodeDoneError(error.message, _WHAT_IS_LEFT))
         except InferenceGymError as error:
             return _refusal(error)
 
@@ -200,6 +213,11 @@ class EpisodeTools:
     def _steps_left(self, task: TaskInfo) -> int:
         return 0 if self._played.seen.done else task.episode_length - len(self._played.log)
 
+
+_WHAT_IS_LEFT = (
+    "No tool starts another: grade tells the score, and whoever runs the agent may start the next episode."
+)
+"""The environment's own hint is to call reset, which an agent cannot."""
 
 _NO_FIELDS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 

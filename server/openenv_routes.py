@@ -11,7 +11,7 @@ from openenv.core.env_server.types import ServerMode
 from starlette.routing import BaseRoute
 
 from server.bound import BoundEnv
-from server.mcp_protocol import McpPost, McpSocket
+from server.mcp_protocol import McpInWs, McpPost, McpSocket
 from server.openenv_adapter import make_environment
 from server.openenv_server import EnvServer
 from server.raw import JsonOnly
@@ -51,6 +51,8 @@ def openenv_routes(bound: BoundEnv, settings: Settings) -> OpenEnvRoutes:
             route.app = JsonOnly(route.app)
         elif isinstance(route, APIWebSocketRoute) and route.path == "/mcp":
             route.app = McpSocket(route.app, bound.spec)
+        elif isinstance(route, APIWebSocketRoute) and route.path == "/ws":
+            route.app = McpInWs(route.app, bound.spec)
     return OpenEnvRoutes(
         routes=[route for route in scratch.router.routes if getattr(route, "path", "") not in _OWN_PATHS],
         on_startup=list(scratch.router.on_startup),

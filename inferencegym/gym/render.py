@@ -19,6 +19,7 @@ __all__ = ["Frame", "draw_chart", "draw_text"]
 
 _WIDTH_IN, _ROW_IN, _DPI = 8.0, 1.5, 80
 _COLUMNS = 2
+_NOTHING_YET = "Nothing to show before the first step."
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,8 @@ def draw_text(task: TaskInfo, codec: GymCodec, frames: Sequence[Frame]) -> str:
         action = ", ".join(f"{name}={_plain(value)}" for name, value in last.action)
         lines.append(f"action: {action}")
         lines += [f"{panel.label:>28}  {last.value(panel.key):.4g}" for panel in codec.panels]
+    else:
+        lines.append(_NOTHING_YET)
     return "\n".join(lines) + "\n"
 
 
@@ -70,6 +73,8 @@ def draw_chart(task: TaskInfo, codec: GymCodec, frames: Sequence[Frame]) -> npt.
     axes: list[Any] = figure.subplots(rows, _COLUMNS, sharex=True, squeeze=False).ravel().tolist()
     for panel, axis in zip(codec.panels, axes, strict=False):
         _draw_panel(axis, panel, frames, task.episode_length)
+    if not frames:
+        figure.text(0.5, 0.5, _NOTHING_YET, ha="center", va="center", fontsize=11, backgroundcolor="white")
     for axis in axes[len(codec.panels) :]:
         axis.set_axis_off()
     for axis in axes[-_COLUMNS:]:
@@ -80,7 +85,9 @@ def draw_chart(task: TaskInfo, codec: GymCodec, frames: Sequence[Frame]) -> npt.
 
 def _draw_panel(axis: Any, panel: Panel, frames: Sequence[Frame], length: int) -> None:
     values = [frame.value(panel.key) for frame in frames]
-    axis.plot(cast("Any", range(1, len(values) + 1)), values, linewidth=1.2)
+    # A line through one point cannot be seen.
+    marker = "o" if len(values) == 1 else None
+    axis.plot(cast("Any", range(1, len(values) + 1)), values, linewidth=1.2, marker=marker, markersize=3)
     axis.set_title(panel.label, fontsize=8, loc="left", pad=2)
     axis.set_xlim(0, length)
     axis.tick_params(labelsize=7)

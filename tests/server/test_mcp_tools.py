@@ -15,7 +15,7 @@ from grader.serving import GRADER
 from tests.server.test_ws import socket, talk
 
 TOOLS = {"task", "observe", "set_knobs", "grade"}
-INTERNAL = -32603
+INVALID_PARAMS = -32602
 
 Rpc = Callable[..., dict[str, Any]]
 Reset = Callable[..., dict[str, Any]]
@@ -235,7 +235,30 @@ async def test_a_call_without_a_session_says_how_to_get_one(client: httpx.AsyncC
     reply = (await client.post(f"{mount}/mcp", json=call("tools/call", name="observe"))).json()
     assert "openenv/session/create" in reply["result"]["content"][0]["text"]
     reply = (await client.post(f"{mount}/mcp", json=call("tools/call", name="reset"))).json()
-    assert reply["error"]["code"] == INTERNAL
+    assert reply["error"]["code"] == INVALID_PARAMS
+
+
+@pytest.mark.parametrize("name", ["reset", "set_knob", ["task"], {"a": 1}, 7])
+def test_a_tool_that_does_not_exist_is_an_invalid_parameter(transport: tuple[Rpc, Reset], name: Any) -> None:
+    rpc, _ = transport
+    reply = rpc("tools/call", name=name, arguments={})
+    assert reply["error"]["code"] == INVALID_PARAMS
+    assert reply["id"] == 1
+    assert "does not exist" in reply["error"]["message"]
+    assert {tool["name"] for tool in rpc("tools/list")["result"]["tools"]} == TOOLS
+
+
+def test_the_end_is_told_in_words_that_an_agent_can_act_on(url: str) -> None:
+    with inside_ws(url, "") as (rpc, reset):
+        length = reset(seed=3, task_id="task1")["data"]["observation"]["info"]["episode_length"]
+        for _ in range(length):
+            last = use(rpc, "set_knobs")
+        assert last["data"]["done"]
+        refused = use(rpc, "set_knobs")
+        assert refused["isError"]
+        assert refused["structuredContent"]["error"]["code"] == "episode_done"
+        assert "reset()" not in refused["content"][0]["text"]
+        assert "grade" in refused["content"][0]["text"]
 
 
 async def test_openenvs_own_tool_client(url: str, mount: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,13 +131,36 @@ def test_text_rendering() -> None:
     env = make(task_id="task2", render_mode="ansi")
     env.reset(seed=0)
     assert "step 0 of 200" in env.render()
+    assert "Nothing to show before the first step." in env.render()
     env.step(env.action_space.sample())
     text = env.render()
     assert "task2 Bursty ShareGPT: step 1 of 200" in text
     assert "batch_size=" in text
     assert "TTFT p50 (ms)" in text
+    assert "Nothing to show" not in text
     env.reset()
     assert "step 0 of 200" in env.render()
+
+
+@pytest.mark.skipif(not HAS_MATPLOTLIB, reason="needs matplotlib")
+def test_the_chart_shows_something_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib.axes import Axes
+
+    env = make(task_id="task2", render_mode="rgb_array").unwrapped
+    env.reset(seed=0)
+    told = env.render()
+    monkeypatch.setattr("inferencegym.gym.render._NOTHING_YET", "")
+    assert not np.array_equal(told, env.render())
+    drawn: list[Any] = []
+    plot = Axes.plot
+    monkeypatch.setattr(Axes, "plot", lambda axis, *a, **k: drawn.append(k["marker"]) or plot(axis, *a, **k))
+    env.step(env.action_space.sample())
+    env.render()
+    assert set(drawn) == {"o"}  # a line through one point cannot be seen
+    drawn.clear()
+    env.step(env.action_space.sample())
+    env.render()
+    assert set(drawn) == {None}
 
 
 def test_render_modes() -> None:
