@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 from pydantic import ValidationError
 
-from env.checks import checked_seed, invalid_value
+from env.checks import checked_seed, checked_snapshot, invalid_value
 from env.protocols import TaskInfo
 from env.reward import RewardFunction
 from env.serving_tasks import TASKS, RewardWeights, get_task, has_calibration, load_calibration
@@ -43,6 +43,10 @@ _DEFAULTS = Knobs()
 
 REFERENCE_MEMORY_GB = 40.0
 """GPU memory that the memory limits of the tasks are written for, GiB."""
+
+
+_CHANGING = ("seed", "engine", "step_count", "cost_so_far", "cumulative_reward")
+"""Parts of a snapshot that move on with the episode."""
 
 
 class InferenceEnv:
@@ -207,7 +211,7 @@ class InferenceEnv:
         if self._engine is None:
             raise EpisodeNotStartedError("This episode has not been reset.", "Call reset() first.")
         return {
-            "task_id": self.task.id,
+            **self._settings(),
             "seed": self._seed,
             "engine": self._engine.snapshot(),
             "step_count": self._step_count,
@@ -218,10 +222,10 @@ class InferenceEnv:
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Back to a snapshot of an episode of the same task; what follows is byte-identical.
 
-        Raises InvalidValueError for a snapshot of another task; nothing is changed then.
+        Raises InvalidValueError for anything else, also for a snapshot under another reward, trace pack,
+        workload or kind of engine; nothing is changed then.
         """
-        if snapshot["task_id"] != self.task.id:
-            raise InvalidValueError("snapshot", snapshot["task_id"], f"a snapshot of {self.task.id}")
+        checked_snapshot(snapshot, {**dict.fromkeys(_CHANGING), **self._settings()})
         if self._engine is None or self._seed != snapshot["seed"]:
             self.reset(snapshot["seed"])
         cast("Engine", self._engine).restore(snapshot["engine"])
@@ -241,6 +245,16 @@ class InferenceEnv:
         return self.engine_model.memory_gb(self._knobs(action))
 
     # --- parts ---------------------------------------------------------------------------------------------
+
+    def _settings(self) -> dict[str, Any]:
+        """What a snapshot must share with the episode that goes back to it."""
+        return {
+            "task_id": self.task.id,
+            "trace_pack": self.trace_pack,
+            "weights": self.weights,
+            "workload": self._workload,
+            "engine_kind": getattr(self._make_engine, "__name__", ""),
+        }
 
     def _max_tokens_per_s(self) -> float:
         """Where T of the reward reaches 1: as calibrated, or, of a pack without a calibration, the highest
