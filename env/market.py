@@ -5,7 +5,7 @@ The core environment: no web framework, no OpenEnv. See :class:`MarketEnv`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -70,8 +70,9 @@ class MarketEnv:
     brought nobody that 16 customers would have been expected at a fair price.
 
     **Arguments.** ``task_id``, ``seed`` (int, 0 to 2**63 - 1), ``config`` (a
-    :class:`~inferencegym.market_models.MarketConfig` or mapping) and ``setup`` (any other market, instead of
-    the task's; no replay by (task, seed, actions) repeats it).
+    :class:`~inferencegym.market_models.MarketConfig` or mapping), ``setup`` (any other market, instead of the
+    task's; no replay by (task, seed, actions) repeats it) and ``engine`` (a faster one with the same numbers:
+    :class:`~simulator.market_compiled.CompiledMarketEngine`).
 
     **Version history.** v0: first release.
     """
@@ -82,6 +83,7 @@ class MarketEnv:
         seed: int = 42,
         config: MarketConfig | Mapping[str, Any] | None = None,
         setup: MarketSetup | None = None,
+        engine: Callable[[MarketSetup, Demand], MarketEngine] = MarketEngine,
     ) -> None:
         self.task: TaskInfo = get_market_task(task_id)
         self.setup = market_of(task_id, config) if setup is None else setup
@@ -90,6 +92,7 @@ class MarketEnv:
         self._goal = goal_of(self.setup)
         self._terms = [0] * len(TERMS)
         self._bounds = (self.setup.min_price / SCALE, self.setup.max_price / SCALE)
+        self._make_engine = engine
         self._engine: MarketEngine | None = None
         self._last = HourCounts(*[0] * len(HourCounts._fields))
         self._fluid_revenue = 0.0
@@ -103,7 +106,7 @@ class MarketEnv:
         if seed is not None:
             self._seed = checked_seed(seed)
         demand = Demand(self.setup, np.random.PCG64(self._seed), OPENING_HOURS + self.task.episode_length)
-        self._engine = MarketEngine(self.setup, demand)
+        self._engine = self._make_engine(self.setup, demand)
         self._fluid_revenue = (
             fluid_revenue(self.setup, demand.rates[OPENING_HOURS:], demand.willing[OPENING_HOURS:]) / SCALE
         )

@@ -85,10 +85,11 @@ class Demand:
         self.hours = hours
         raw = source.random_raw(SCHEDULE_WORDS + hours * WORDS_PER_HOUR) >> np.uint64(1)
         schedule: list[int] = raw[:SCHEDULE_WORDS].tolist()
-        self._words = raw[SCHEDULE_WORDS:].reshape(hours, WORDS_PER_HOUR)
-        self.rates = [0] * hours
+        self.word_rows = raw[SCHEDULE_WORDS:].astype(np.int64).reshape(hours, WORDS_PER_HOUR)
+        """Random words, one row an hour."""
+        self.rates: list[int] = [0] * hours
         """Expected arrivals of each hour, at SCALE."""
-        self.willing = [0] * hours
+        self.willing: list[int] = [0] * hours
         """Factor on the limits of each hour's arrivals, at SCALE."""
         events = setup.events
         plan_hours(
@@ -104,7 +105,7 @@ class Demand:
 
     def words(self, hour: int) -> list[int]:
         """The random words of an hour."""
-        return self._words[hour].tolist()
+        return self.word_rows[hour].tolist()
 
     def jobs(self, hour: int) -> list[Job]:
         """The latent jobs of an hour: all who look at the price, those who will not pay it included."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,7 @@ from pydantic import BaseModel
 
 from env.protocols import Episode
 from inferencegym.autoscaling_models import MOVES
-from inferencegym.errors import UnknownNameError
-from inferencegym.gym.env import BACKENDS, GymEnv
+from inferencegym.gym.env import GymEnv, wants_compiled
 from inferencegym.registry import EnvSpec
 
 __all__ = ["AutoscalingGymEnv"]
@@ -55,9 +53,7 @@ class AutoscalingGymEnv(GymEnv):
         config: Mapping[str, Any] | None = None,
         backend: str = "auto",
     ) -> None:
-        if backend not in BACKENDS:
-            raise UnknownNameError("backend", backend, BACKENDS)
-        self._compiled = backend == "compiled" or (backend == "auto" and find_spec("numba") is not None)
+        self._compiled = wants_compiled(backend)
         self._available: tuple[str, ...] = MOVES
         super().__init__("autoscaling", task_id, action_mode, render_mode, config)
 

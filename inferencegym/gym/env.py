@@ -15,9 +15,20 @@ from inferencegym.gym.codec import GymCodec
 from inferencegym.gym.registration import codec_of
 from inferencegym.registry import EnvSpec, get_spec
 
-__all__ = ["BACKENDS", "GymEnv", "ServingGymEnv", "task_of"]
+__all__ = ["BACKENDS", "GymEnv", "ServingGymEnv", "task_of", "wants_compiled"]
 
 BACKENDS = ("auto", "compiled", "python")
+
+
+def wants_compiled(backend: str) -> bool:
+    """Whether machine code is to be used: "compiled", or "auto" where numba is installed.
+
+    Raises:
+        UnknownNameError: neither of those, nor "python".
+    """
+    if backend not in BACKENDS:
+        raise UnknownNameError("backend", backend, BACKENDS)
+    return backend == "compiled" or (backend == "auto" and find_spec("numba") is not None)
 
 
 def task_of(spec: EnvSpec, task_id: str | None) -> TaskInfo:
@@ -113,9 +124,7 @@ class ServingGymEnv(GymEnv):
         config: Mapping[str, Any] | None = None,
         backend: str = "auto",
     ) -> None:
-        if backend not in BACKENDS:
-            raise UnknownNameError("backend", backend, BACKENDS)
-        self._compiled = backend == "compiled" or (backend == "auto" and find_spec("numba") is not None)
+        self._compiled = wants_compiled(backend)
         super().__init__("serving", task_id, action_mode, render_mode, config)
 
     def _make_episode(self, spec: EnvSpec, config: Mapping[str, Any] | None) -> Episode:

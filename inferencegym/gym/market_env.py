@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from inferencegym.gym.env import GymEnv
+from env.protocols import Episode
+from inferencegym.gym.env import GymEnv, wants_compiled
+from inferencegym.registry import EnvSpec
 
 __all__ = ["MarketGymEnv"]
 
@@ -31,7 +33,9 @@ class MarketGymEnv(GymEnv):
     **Episode end.** Truncated after 200 hours; terminated when the market dies.
 
     **Arguments.** ``task_id`` ("steady", "surge" or "adversarial"), ``action_mode``, ``render_mode``,
-    ``config`` (fields of :class:`~inferencegym.market_models.MarketConfig`).
+    ``config`` (fields of :class:`~inferencegym.market_models.MarketConfig`) and ``backend``: "compiled"
+    (machine code by numba), "python", or "auto" (compiled where numba is installed). The numbers are the
+    same.
 
     **Version history.** v0: first release.
     """
@@ -42,5 +46,16 @@ class MarketGymEnv(GymEnv):
         action_mode: str = "flat",
         render_mode: str | None = None,
         config: Mapping[str, Any] | None = None,
+        backend: str = "auto",
     ) -> None:
+        self._compiled = wants_compiled(backend)
         super().__init__("market", task_id, action_mode, render_mode, config)
+
+    def _make_episode(self, spec: EnvSpec, config: Mapping[str, Any] | None) -> Episode:
+        from env.market import MarketEnv
+
+        if not self._compiled:
+            return MarketEnv(self.task.id, config=config)
+        from simulator.market_compiled import CompiledMarketEngine
+
+        return MarketEnv(self.task.id, config=config, engine=CompiledMarketEngine)

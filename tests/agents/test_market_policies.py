@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.episodes import Job, play_episode
 from agents.market import AGENTS
 from agents.market_files import (
     DATA_FOLDER,
@@ -30,6 +31,7 @@ from agents.market_policies import (
 from agents.registry import get_agent, rule_name
 from env.market import make_env
 from inferencegym.errors import InferenceGymError, InvalidValueError, UnknownNameError
+from inferencegym.registry import MARKET
 from simulator.market_config import load_market
 from simulator.market_kernel import SCALE
 from tests.simulator.properties import bounded
@@ -162,3 +164,27 @@ def test_random_prices_differ_by_seed_and_follow_from_it():
 
     assert prices(1) == prices(1) != prices(2)
     assert all(LOW <= price * SCALE <= HIGH for price in prices(3))
+
+
+@pytest.mark.parametrize("task", ["surge", "adversarial"])
+def test_the_committed_ppo_policy_beats_the_rule(task: str):
+    pytest.importorskip("gymnasium")
+    totals: dict[str, float] = {}
+    for name in ("baseline", "ppo"):
+        results = [play_episode(MARKET, Job(task, name, seed)) for seed in range(100, 105)]
+        totals[name] = sum(result.score for result in results)
+    assert totals["ppo"] > totals["baseline"] + 0.2
+
+
+def test_the_ppo_coding_has_one_dial():
+    codings = pytest.importorskip("agents.ppo_codings")
+    coding = codings.coding_of("market", "surge")
+    assert (coding.sizes.tolist(), coding.width) == ([9], 13)
+    assert coding.action(coding.start(1)).change == 0.0
+
+
+def test_the_benchmark_measures_each_engine():
+    bench = pytest.importorskip("agents.market_bench")
+    found = bench.measure(episodes=4)
+    assert {"plain_engine", "compiled_engine_1_threads"} <= set(found)
+    assert all(rate > 0 for rates in found.values() for rate in rates.values())

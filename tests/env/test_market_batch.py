@@ -94,3 +94,24 @@ def test_observations_stay_in_their_space_and_actions_are_checked():
     assert env.step(np.array([5.0]))[0] is not None  # beyond the box: held at its bound
     with pytest.raises(ValueError, match="change"):
         env.step(np.array([np.nan]))
+
+
+@pytest.mark.parametrize("task", ["surge", "adversarial"])
+def test_the_compiled_single_environment_is_the_plain_one(task: str):
+    fast, plain = (
+        gymnasium.make(MARKET, task_id=task, backend=backend).unwrapped for backend in ("compiled", "python")
+    )
+    both: list[Any] = [fast, plain]
+    rng = np.random.default_rng(2)
+    for env in both:
+        env.reset(seed=8)
+    kept = [env.episode.snapshot() for env in both]
+    actions = [drifting(rng, "flat", 1)[0] for _ in range(60)]
+    played = [[env.episode.step({"change": float(a[0]) / 5})[:3] for a in actions] for env in both]
+    assert played[0] == played[1]
+    for env, snapshot in zip(both, kept, strict=True):
+        env.episode.restore(snapshot)
+    again = [[env.episode.step({"change": float(a[0]) / 5})[:3] for a in actions] for env in both]
+    assert again == played
+    with pytest.raises(LookupError, match="backend"):
+        gymnasium.make(MARKET, backend="fast")
