@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from env.protocols import listed_tasks
 from inferencegym.gym import benchmark
 from inferencegym.registry import get_spec
 
@@ -17,7 +18,7 @@ def test_the_report_has_both_doors_and_the_yardstick(
 ) -> None:
     monkeypatch.setattr(benchmark, "ppo_time_share", lambda *_task: None)
     report = benchmark.measure(seconds=0.01, rounds=1, sizes=(2,), env=env, tasks=tasks)
-    names = {*(tasks or get_spec(env).part("tasks")), "cartpole"}
+    names = {*(tasks or listed_tasks(get_spec(env).part("tasks"))), "cartpole"}
     assert set(report["single_steps_per_s"]) == set(report["vector_2_env_steps_per_s"]) == names
     assert min(report["single_steps_per_s"].values()) > 0
     assert json.loads(json.dumps(report)) == report
