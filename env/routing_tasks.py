@@ -17,7 +17,7 @@ SUCCESS_SCORE = {
     "task_1": 0.8,
     "task_2": 0.9,
     "task_3": 0.8,
-    "stream_1": 0.9,
+    "stream_1": 0.92,
     "stream_2": 0.88,
     "stream_3": 0.87,
 }

@@ -104,8 +104,8 @@ class PlainCoding:
         return np.tile(self._defaults[self.open], (count, 1))
 
     def turn(self, dials: IntArray, wanted: IntArray) -> IntArray:
-        """(N, D): ``wanted`` itself."""
-        return wanted
+        """(N, D): a copy of ``wanted``, whose owner keeps it while dials are set anew at an end."""
+        return wanted.copy()
 
     def see(self, observations: FloatArray, dials: IntArray) -> FloatArray:
         """(N, width): gymnasium observations spread over [-1, 1]."""

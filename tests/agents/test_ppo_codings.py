@@ -13,6 +13,7 @@ from inferencegym.errors import UnknownNameError
 from inferencegym.gym import ServingVectorEnv
 from inferencegym.models import ServeAction
 from inferencegym.registry import get_spec
+from inferencegym.routing_models import RoutingAction
 
 SERVING = get_spec("serving")
 LIMIT_GB = {"task1": 40.0, "task2": 36.0, "task3": 38.0}
@@ -69,6 +70,24 @@ def test_the_vector_environment_takes_every_setting(coding: Coding) -> None:
     assert seen.dtype == np.float32
     assert np.abs(seen).max() <= 1.0
     env.close()
+
+
+def test_dials_set_anew_leave_what_was_wanted_alone() -> None:
+    """The learner keeps its actions; a one-step episode would overwrite all of them."""
+    for plain in (PlainCoding("serving", "task1"), coding_of("routing", "task_1")):
+        wanted = plain.start(3) + 1
+        kept = wanted.copy()
+        plain.turn(plain.start(3), wanted)[:] = 0
+        assert np.array_equal(wanted, kept)
+
+
+def test_routing_has_one_dial_of_the_actions_that_differ() -> None:
+    coding = coding_of("routing", "stream_1")
+    assert coding.sizes.tolist() == [21]
+    assert coding.action(coding.start(1)) == RoutingAction()
+    every = [coding.action(np.array([[setting]])) for setting in range(21)]
+    assert len(set(every)) == 21
+    assert all(not action.exit_flag or action.strategy.name == "DO_CASCADE" for action in every)
 
 
 def test_a_model_and_the_vector_environment_are_seen_alike(coding: Coding) -> None:

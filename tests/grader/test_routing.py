@@ -153,5 +153,5 @@ def test_stopping_early_never_pays() -> None:
 
 def test_the_feedback_names_line_and_weakness() -> None:
     grade = GRADER.grade_replay("stream_1", 0, [{"strategy": "EARLY_EXIT", "model_choice": "SMALL"}] * 300)
-    assert "below the success line of 0.9" in grade.feedback
+    assert "below the success line of 0.92" in grade.feedback
     assert "accuracy (0.00)" in grade.feedback
