@@ -104,7 +104,7 @@ _TASKS = {
                 metric_delays=Window((2, 3), (120.0, 240.0), (3.0, 5.0)),
                 metric_loss=0.05,
             ),
-            pass_score=0.60,
+            pass_score=0.62,
             pass_healthy_ratio=0.70,
         ),
     )
