@@ -28,6 +28,8 @@ def test_shipped_policies_beat_the_threshold_rule_on_held_out_seeds(task_id: str
 
 
 @pytest.mark.demo
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # from inside the training libraries
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize("task_id", ["balanced", "failure_heavy"])
 def test_a_short_training_run_beats_the_threshold_rule(task_id: str, tmp_path: Path) -> None:
     from agents.ppo_demo import Args, evaluate, train
