@@ -82,6 +82,8 @@ def _recorded_task(
 
 
 _ALL_KNOBS = tuple(ServeAction.model_fields)
+# In the order that knobs are opened from task to task: the weights of task 3's evolved policy lie in it.
+_TASK3_KNOBS = ("kv_budget", "batch_size", "spec_length", "prefill_disagg", "quant_tier")
 _HARD = RewardWeights(gamma=0.35, delta=0.15)
 
 
@@ -115,7 +117,7 @@ _SERVING_TASKS = {
             "Three priority classes, short chats mixed with documents of thousands of tokens, and a tenfold "
             "burst every 120 seconds that comes when it likes. Serve the burst, spend little in between. "
             "Scored on throughput, SLO compliance, cost and stability.",
-            _ALL_KNOBS,
+            _TASK3_KNOBS,
             _HARD,
         ),
         _recorded_task(
