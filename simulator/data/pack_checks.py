@@ -12,7 +12,7 @@ __all__ = ["faults", "findings"]
 
 Grid = npt.NDArray[np.float64]
 
-_NOISE, _BELIEVABLE = 0.02, 0.25
+_NOISE, _BELIEVABLE = 0.02, 0.5
 """A step may be faster at a larger batch, where another kernel takes over: worth a note from the first share,
 beyond belief from the second. The same for prefills and prompt lengths."""
 
