@@ -9,6 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from env.protocols import listed_tasks
 from server.bound import BoundEnv
 from server.raw import Handler, json_response
 
@@ -62,7 +63,7 @@ def _summary(bound: BoundEnv, others: Sequence[BoundEnv], root: str, web: bool) 
         "docs": f"{root}/docs",
         "openapi": f"{root}/openapi.json",
         **({"web": f"{root}/web"} if web else {}),
-        "tasks": list(bound.tasks),
+        "tasks": list(listed_tasks(bound.tasks)),
         "other_environments": {other.spec.id: other.spec.mount or "/" for other in others},
     }
 
@@ -101,7 +102,7 @@ def _tasks_html(bound: BoundEnv) -> str:
     rows = "".join(
         f"<tr><td><code>{html.escape(task.id)}</code></td><td>{html.escape(task.name)}</td>"
         f"<td>{task.difficulty}</td><td>{html.escape(task.description)}</td></tr>"
-        for task in bound.tasks.values()
+        for task in listed_tasks(bound.tasks).values()
     )
     return f"<table><tr><th>task</th><th>name</th><th></th><th></th></tr>{rows}</table>"
 
