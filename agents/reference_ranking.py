@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from agents.command_line import plain_errors
 from agents.compare import AgentSummary, Mean, make_plan, parse_seeds, run_plan
 from env.serving import InferenceEnv
 from inferencegym.models import RewardConfig
@@ -55,7 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "| task | agent | score, fast | score, reference | − baseline, fast | − baseline, reference |",
         "|---|---|--:|--:|--:|--:|",
     ]
-    for fast, truer in rows(args.tasks, args.agents, parse_seeds(args.seeds)):
+    with plain_errors(parser):
+        found = rows(args.tasks, args.agents, parse_seeds(args.seeds))
+    for fast, truer in found:
         cells = [_shown(fast.score), _shown(truer.score), _shown(fast.difference), _shown(truer.difference)]
         lines.append(f"| {fast.task} | `{fast.agent}` | {' | '.join(cells)} |")
     sys.stdout.write("\n".join(lines) + "\n")

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
+from agents.command_line import plain_errors
 from agents.compare import Mean, parse_seeds
 from agents.compare_report import require_matplotlib
+from agents.output_files import check_writable
 from agents.registry import get_agent
 from agents.routing_lookahead import LookAhead
 from env.protocols import Agent
@@ -134,6 +136,8 @@ def draw(task_id: str, agents: Sequence[Point], line: Sequence[Point], path: Pat
             fontsize=8,
         )
     axis.set_xscale("log")
+    # Room for the name of the dirtiest agent, which stands to the right of its point.
+    axis.set_xlim(right=2.5 * max(point.co2_g.value for point in (*agents, *line)))
     axis.set_xlabel("carbon of the day (g CO₂)")
     axis.set_ylabel("answered correctly")
     axis.set_title(f"InferenceGym/Routing-v0 {task_id}: accuracy and carbon, 95 % intervals", fontsize=10)
@@ -149,12 +153,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", default="100-119", help="a range, a list, or a count (default 100-119)")
     parser.add_argument("--png", type=Path, default=None, help="draw the picture into this file")
     options = parser.parse_args(arguments)
-    task = get_task(options.task)
-    if task.stream is None:
-        raise InvalidValueError("--task", options.task, "a stream: classic games have no unit of carbon")
-    seeds = parse_seeds(options.seeds)
-    if options.png is not None:
-        require_matplotlib()
+    with plain_errors(parser):
+        task = get_task(options.task)
+        if task.stream is None:
+            raise InvalidValueError("--task", options.task, "a stream: classic games have no unit of carbon")
+        seeds = parse_seeds(options.seeds)
+        if options.png is not None:
+            require_matplotlib()
+            check_writable("--png", options.png, ".png")
     agents, line = points(task.info.id, seeds), frontier(task.info.id, seeds)
     print(table(task.info.id, seeds, agents, line))
     if options.png is not None:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from env.autoscaling_reward import AutoscalingTerms, reward_terms
 from env.autoscaling_score import CPU_BAND, WEIGHTS, Tally
 from env.autoscaling_tasks import TASKS, AutoscalingTask, get_autoscaling_task
-from env.checks import checked_seed, invalid_value
+from env.checks import check_alike, checked_seed, checked_snapshot, invalid_value
 from env.protocols import TaskInfo
 from inferencegym.autoscaling_models import (
     AUTOSCALING_STEPS,
@@ -30,7 +30,7 @@ from inferencegym.autoscaling_models import (
     Move,
     RewardBreakdown,
 )
-from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InvalidValueError
+from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError
 from inferencegym.models import construct
 from simulator.autoscaling_fleet import ERROR_BUDGET, TPOT_SLO_MS, TTFT_SLO_MS
 from simulator.autoscaling_plan import (
@@ -54,6 +54,9 @@ __all__ = [
     "make_env",
     "parse_action",
 ]
+
+_CHANGING = ("seed", "fleet", "tally", "cumulative_reward", "last_action")
+"""Parts of a snapshot that change as the episode goes on."""
 
 _MOVE_OF: dict[str, int] = {"scale_down": -1, "no_op": 0, "scale_up": 1}
 _NO_TERMS = AutoscalingTerms(*(0.0,) * len(AutoscalingTerms._fields))
@@ -242,8 +245,7 @@ class AutoscalingEnv:
     def snapshot(self) -> dict[str, Any]:
         """Copy of the whole episode; keep it as long as you like."""
         return {
-            "task_id": self.task.id,
-            "scenario": self.scenario,
+            **self._settings(),
             "seed": self._seed,
             "fleet": self._started().snapshot(),
             "tally": replace(self._tally),
@@ -254,17 +256,24 @@ class AutoscalingEnv:
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Back to a snapshot of an episode of the same task; what follows is byte-identical.
 
-        Raises InvalidValueError for a snapshot of another task or scenario; nothing is changed then.
+        Raises InvalidValueError for anything else, also for a snapshot of another task or scenario; nothing
+        is changed then.
         """
-        kept = (snapshot["task_id"], snapshot["scenario"])
-        if kept != (self.task.id, self.scenario):
-            raise InvalidValueError("snapshot", kept, f"a snapshot of {(self.task.id, self.scenario)}")
-        if self._fleet is None or self._seed != snapshot["seed"]:
-            self.reset(snapshot["seed"])
+        checked_snapshot(snapshot, {**dict.fromkeys(_CHANGING), **self._settings()})
+        seed = checked_seed(snapshot["seed"], "snapshot.seed")
+        check_alike("snapshot.tally", snapshot["tally"], self._tally)
+        check_alike("snapshot.cumulative_reward", snapshot["cumulative_reward"], 0.0)
+        check_alike("snapshot.last_action", snapshot["last_action"], "")
+        if self._fleet is None or self._seed != seed:
+            self.reset(seed)
         self._started().restore(snapshot["fleet"])
         self._tally = replace(snapshot["tally"])
         self._cumulative_reward = snapshot["cumulative_reward"]
         self._last_action = snapshot["last_action"]
+
+    def _settings(self) -> dict[str, Any]:
+        """What a snapshot must share with the episode that goes back to it."""
+        return {"played": (self.task.id, self.scenario)}
 
     # --- parts ---------------------------------------------------------------------------------------------
 

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from numbers import Integral
+from math import isfinite
+from numbers import Integral, Real
 from typing import Any, cast
 
 from pydantic import ValidationError
 
 from inferencegym.errors import InvalidValueError
 
-__all__ = ["SEED_LIMIT", "checked_seed", "checked_snapshot", "checked_whole", "invalid_value"]
+__all__ = [
+    "SEED_LIMIT",
+    "check_alike",
+    "checked_progress",
+    "checked_seed",
+    "checked_snapshot",
+    "checked_whole",
+    "invalid_value",
+]
 
 SEED_LIMIT = 2**63
 """Seeds lie below this: they fit a signed 64-bit integer in every client language."""
@@ -20,7 +29,12 @@ def invalid_value(prefix: str, error: ValidationError) -> InvalidValueError:
     """The first fault that pydantic found, as this project's error; ``prefix`` names the whole."""
     detail = error.errors()[0]
     field = ".".join([prefix, *(str(part) for part in detail["loc"])])
-    return InvalidValueError(field, detail.get("input"), detail["msg"].removeprefix("Value error, "))
+    if detail["type"] == "missing":
+        return InvalidValueError(field, None, "a value: it is missing")
+    if detail["type"] == "extra_forbidden":
+        return InvalidValueError(field, detail.get("input"), "nothing: there is no such field")
+    allowed = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    return InvalidValueError(field, detail.get("input"), allowed)
 
 
 def checked_seed(seed: object, field: str = "seed") -> int:
@@ -53,3 +67,29 @@ def checked_snapshot(snapshot: object, parts: Mapping[str, Any]) -> Mapping[str,
         if value is not None and given[name] is not value and given[name] != value:
             raise InvalidValueError(f"snapshot.{name}", given[name], f"that of this episode, {value!r}")
     return given
+
+
+def checked_progress(snapshot: Mapping[str, Any], longest: int) -> tuple[int, int, float]:
+    """Seed, step count (0 to ``longest``) and cumulative reward of a snapshot. Raises InvalidValueError."""
+    seed = checked_seed(snapshot["seed"], "snapshot.seed")
+    steps = checked_whole("snapshot.step_count", snapshot["step_count"], 0, longest)
+    total = snapshot["cumulative_reward"]
+    check_alike("snapshot.cumulative_reward", total, 0.0)
+    return seed, steps, total
+
+
+def check_alike(field: str, given: Any, own: Any) -> None:
+    """Raises InvalidValueError unless ``given`` is built like ``own``: the same kinds of value, finite
+    numbers, lists and tuples of the same length."""
+    if isinstance(own, int | float) and not isinstance(own, bool):
+        kind = Integral if isinstance(own, int) else Real
+        if isinstance(given, bool) or not isinstance(given, kind) or not isfinite(given):
+            raise InvalidValueError(field, given, f"a {'whole' if kind is Integral else 'finite'} number")
+    elif type(given) is not type(own):
+        raise InvalidValueError(field, given, f"a {type(own).__name__}")
+    elif isinstance(own, list | tuple):
+        parts = cast("list[Any]", own)
+        if len(given) != len(parts):
+            raise InvalidValueError(field, given, f"{len(parts)} parts")
+        for index, (one, other) in enumerate(zip(given, parts, strict=True)):
+            check_alike(f"{field}[{index}]", one, other)

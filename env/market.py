@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from env.checks import checked_seed, invalid_value
+from env.checks import check_alike, checked_progress, checked_seed, checked_snapshot, invalid_value
 from env.market_reward import TERMS, expected_wait, goal_of, weigh_hour
 from env.market_tasks import TASKS, get_market_task
 from env.protocols import TaskInfo
@@ -24,6 +24,9 @@ from simulator.market_engine import Demand, HourCounts, MarketEngine, fluid_reve
 from simulator.market_kernel import DEATH_SILENCE, HOURS_PER_DAY, OPENING_HOURS, SCALE
 
 __all__ = ["COUNT_METRICS", "MarketEnv", "describe", "make_env", "market_of", "parse_price"]
+
+_CHANGING = ("seed", "engine", "last", "step_count", "cumulative_reward")
+"""Parts of a snapshot that change as the episode goes on."""
 
 _WEIGHTS = ("revenue", "low_wait_time", "fairness", "market_activity")
 
@@ -187,18 +190,18 @@ class MarketEnv:
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Back to a snapshot of an episode of the same market; what follows is byte-identical.
 
-        Raises InvalidValueError for a snapshot of another market; nothing is changed then.
+        Raises InvalidValueError for anything else, also for a snapshot of another market; nothing is changed
+        then.
         """
-        if snapshot["setup"] != self.setup:
-            raise InvalidValueError(
-                "snapshot", snapshot["setup"].scenario, f"a snapshot of this {self.setup.scenario} market"
-            )
-        if self._engine is None or self._seed != snapshot["seed"]:
-            self.reset(snapshot["seed"])
+        checked_snapshot(snapshot, {**dict.fromkeys(_CHANGING), "setup": self.setup})
+        seed, steps, total = checked_progress(snapshot, self.task.episode_length)
+        check_alike("snapshot.last", snapshot["last"], self._last)
+        check_alike("snapshot.cumulative_reward", total, 0)
+        if self._engine is None or self._seed != seed:
+            self.reset(seed)
         self._started().restore(snapshot["engine"])
         self._last = snapshot["last"]
-        self._step_count = snapshot["step_count"]
-        self._cumulative_reward = snapshot["cumulative_reward"]
+        self._step_count, self._cumulative_reward = steps, int(total)
 
     # --- parts ---------------------------------------------------------------------------------------------
 
@@ -273,7 +276,7 @@ def _config(config: MarketConfig | Mapping[str, Any] | None) -> MarketConfig:
     if isinstance(config, MarketConfig):
         return config
     try:
-        return MarketConfig.model_validate(config or {})
+        return MarketConfig.model_validate({} if config is None else config)
     except ValidationError as error:
         raise invalid_value("config", error) from None
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from env.checks import checked_seed, invalid_value
+from env.checks import check_alike, checked_progress, checked_seed, checked_snapshot, invalid_value
 from env.protocols import TaskInfo
 from env.routing_classic import ClassicPlay
 from env.routing_stream import StreamPlay
@@ -24,6 +24,9 @@ from simulator.routing_stream import ACCURACY
 __all__ = ["RoutingEnv", "describe", "make_env", "parse_action", "parse_config"]
 
 Play = ClassicPlay | StreamPlay
+
+_CHANGING = ("seed", "play", "step_count", "cumulative_reward")
+"""Parts of a snapshot that change as the episode goes on."""
 
 
 class RoutingEnv:
@@ -78,7 +81,7 @@ class RoutingEnv:
         """Start over with ``seed`` (``None``: the current one) and return the first observation."""
         if seed is not None:
             self._seed = checked_seed(seed)
-        self.play = self._new_play()
+        self.play = self._new_play(self._seed)
         self._step_count = 0
         self._cumulative_reward = 0.0
         return self.play.observe(0.0, {})
@@ -147,8 +150,7 @@ class RoutingEnv:
         """Copy of the whole episode; keep it as long as you like."""
         play = self._started()
         return {
-            "task_id": self.task.id,
-            "config": self.config,
+            **self._settings(),
             "seed": self._seed,
             "play": play.snapshot(),
             "step_count": self._step_count,
@@ -158,27 +160,31 @@ class RoutingEnv:
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Back to a snapshot of an episode of the same task and config; what follows is byte-identical.
 
-        Raises InvalidValueError for another task or config; nothing is changed then.
+        Raises InvalidValueError for anything else; nothing is changed then.
         """
-        if (snapshot["task_id"], snapshot["config"]) != (self.task.id, self.config):
-            raise InvalidValueError("snapshot", snapshot["task_id"], f"a snapshot of {self.task.id}")
-        if self.play is None or self._seed != snapshot["seed"]:
-            self.reset(snapshot["seed"])
-        self._started().restore(snapshot["play"])
-        self._step_count = snapshot["step_count"]
-        self._cumulative_reward = snapshot["cumulative_reward"]
+        checked_snapshot(snapshot, {**dict.fromkeys(_CHANGING), **self._settings()})
+        seed, steps, total = checked_progress(snapshot, self.task.episode_length)
+        play = self.play if self.play is not None and self._seed == seed else self._new_play(seed)
+        check_alike("snapshot.play", snapshot["play"], play.snapshot())
+        play.restore(snapshot["play"])
+        self.play, self._seed = play, seed
+        self._step_count, self._cumulative_reward = steps, total
+
+    def _settings(self) -> dict[str, Any]:
+        """What a snapshot must share with the episode that goes back to it."""
+        return {"task_id": self.task.id, "config": self.config}
 
     def _started(self) -> Play:
         if self.play is None:
             raise EpisodeNotStartedError("This episode has not been reset.", "Call reset() first.")
         return self.play
 
-    def _new_play(self) -> Play:
+    def _new_play(self, seed: int) -> Play:
         stream = self._task.stream
         if stream is None:
             games = self._task.games
-            return ClassicPlay(self.task, games[self._seed % len(games)], self._seed)
-        return StreamPlay(self.task, stream, self._seed, self.config.region, self.config.start_hour)
+            return ClassicPlay(self.task, games[seed % len(games)], seed)
+        return StreamPlay(self.task, stream, seed, self.config.region, self.config.start_hour)
 
 
 def parse_action(action: Any, where: str = "action") -> RoutingAction:
@@ -194,7 +200,7 @@ def parse_config(config: RoutingConfig | Mapping[str, Any] | None, where: str = 
     if isinstance(config, RoutingConfig):
         return config
     try:
-        return RoutingConfig.model_validate(config or {})
+        return RoutingConfig.model_validate({} if config is None else config)
     except ValidationError as error:
         raise invalid_value(where, error) from None
 

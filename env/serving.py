@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 from pydantic import ValidationError
 
-from env.checks import checked_seed, checked_snapshot, invalid_value
+from env.checks import check_alike, checked_progress, checked_seed, checked_snapshot, invalid_value
 from env.protocols import TaskInfo
 from env.reward import RewardFunction
 from env.serving_tasks import TASKS, RewardWeights, get_task, has_calibration, load_calibration
@@ -226,12 +226,13 @@ class InferenceEnv:
         workload or kind of engine; nothing is changed then.
         """
         checked_snapshot(snapshot, {**dict.fromkeys(_CHANGING), **self._settings()})
-        if self._engine is None or self._seed != snapshot["seed"]:
-            self.reset(snapshot["seed"])
+        seed, steps, total = checked_progress(snapshot, self.task.episode_length)
+        check_alike("snapshot.cost_so_far", snapshot["cost_so_far"], 0.0)
+        if self._engine is None or self._seed != seed:
+            self.reset(seed)
         cast("Engine", self._engine).restore(snapshot["engine"])
-        self._step_count = snapshot["step_count"]
         self._cost_so_far = snapshot["cost_so_far"]
-        self._cumulative_reward = snapshot["cumulative_reward"]
+        self._step_count, self._cumulative_reward = steps, total
 
     @property
     def memory_limit_gb(self) -> float | None:

@@ -55,7 +55,7 @@ class HourFigures(BaseModel):
     joined_gpus: Whole = Field(ge=0, le=8 * JOBS_PER_HOUR_MAX)
     interrupted_gpus: Whole = Field(ge=0, le=GPUS_MAX)
     driven_off_gpus: Whole = Field(ge=0, le=8 * LINE_CAPACITY)
-    dead: bool = Field(default=False, strict=True)
+    dead: bool = Field(strict=True)
 
 
 @dataclass(frozen=True, slots=True)

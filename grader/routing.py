@@ -12,20 +12,19 @@ exact for classic games (:mod:`grader.routing_search`), references for streams
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
 
-from env.checks import invalid_value
+from env.checks import SEED_LIMIT, checked_whole
 from env.protocols import GradeResult
 from env.routing import make_env, parse_action
 from env.routing_tasks import SUCCESS_SCORE, RoutingTask, get_task
 from grader.log_entries import check_length, log_part
 from grader.routing_anchors import Anchors, anchors_of
 from inferencegym.errors import InvalidValueError
-from inferencegym.models import Whole
-from inferencegym.routing_models import RoutingAction
+from inferencegym.routing_models import REGIONS, RoutingAction
 from simulator.routing_classic import CARBON_CAP as CLASSIC_CARBON_CAP
 from simulator.routing_fleet import CARBON_CAP, LATENCY_CAP
 
@@ -35,14 +34,13 @@ CLASSIC_LATENCY_CAP = 0.8
 """Latency penalty of the slowest decision: a whole cascade."""
 
 
-class _LoggedStart(BaseModel):
-    """What a step's metrics say about the episode that it belongs to."""
+@dataclass(frozen=True, slots=True)
+class _LoggedStart:
+    """What a step's metrics say about the episode that it belongs to; region and hour of streams only."""
 
-    model_config = ConfigDict(extra="ignore")
-
-    seed: Whole
-    region: str = ""
-    start_hour: Whole = 0
+    seed: int
+    region: str | None = None
+    start_hour: int | None = None
 
 
 class RoutingGrader:
@@ -60,11 +58,11 @@ class RoutingGrader:
         """
         task = get_task(task_id)
         check_length("episode_log", log, task.info.episode_length)
-        starts = [_start(index, entry) for index, entry in enumerate(log)]
+        starts = [_start(task, index, entry) for index, entry in enumerate(log)]
         for index, start in enumerate(starts):
             if start != starts[0]:
-                allowed = f"seed, region and start hour of episode_log[0]: {starts[0].model_dump()}"
-                raise InvalidValueError(f"episode_log[{index}].metrics", start.model_dump(), allowed)
+                allowed = f"seed, region and start hour of episode_log[0]: {asdict(starts[0])}"
+                raise InvalidValueError(f"episode_log[{index}].metrics", asdict(start), allowed)
         actions = [_action(index, entry) for index, entry in enumerate(log)]
         return _replay(task, starts[0].seed, actions, _config(task, starts[0]), verified)
 
@@ -89,12 +87,24 @@ GRADER = RoutingGrader()
 """The registry's grader: stateless, shared."""
 
 
-def _start(index: int, entry: Any) -> _LoggedStart:
-    where = f"episode_log[{index}]"
-    try:
-        return _LoggedStart.model_validate(dict(log_part(where, entry, "metrics")))
-    except ValidationError as error:
-        raise invalid_value(f"{where}.metrics", error) from None
+def _start(task: RoutingTask, index: int, entry: Any) -> _LoggedStart:
+    """Raises InvalidValueError when a part is missing: another day would be graded in its place."""
+    where = f"episode_log[{index}].metrics"
+    metrics = log_part(f"episode_log[{index}]", entry, "metrics")
+    seed = _whole(f"{where}.seed", metrics.get("seed"), SEED_LIMIT - 1)
+    if task.stream is None:
+        return _LoggedStart(seed)
+    region = metrics.get("region")
+    if region not in REGIONS:
+        raise InvalidValueError(f"{where}.region", region, f"one of {', '.join(REGIONS)}")
+    return _LoggedStart(seed, region, _whole(f"{where}.start_hour", metrics.get("start_hour"), 23))
+
+
+def _whole(field: str, value: Any, high: int) -> int:
+    """Of a number that a JSON writer may have given a fraction of zero."""
+    return checked_whole(
+        field, int(value) if isinstance(value, float) and value.is_integer() else value, 0, high
+    )
 
 
 def _action(index: int, entry: Any) -> RoutingAction:
@@ -127,14 +137,13 @@ def _replay(
     columns = {name: np.array([step[name] for step in steps], dtype=np.float64) for name in _COLUMNS}
     breakdown = _breakdown(task, columns, len(steps) / task.info.episode_length)
     figures = _figures(task, columns)
-    return GradeResult(
-        score,
-        breakdown,
-        _feedback(score, breakdown, SUCCESS_SCORE[task.info.id]),
-        verified,
-        len(steps),
-        figures,
-    )
+    line = SUCCESS_SCORE[task.info.id]
+    feedback = _feedback(score, breakdown, line)
+    return GradeResult(score, breakdown, feedback, verified, len(steps), figures, passed=_passes(score, line))
+
+
+def _passes(score: float, line: float) -> bool:
+    return score >= line
 
 
 _COLUMNS = (
@@ -212,7 +221,7 @@ _ADVICE = {
 
 def _feedback(score: float, breakdown: Mapping[str, float], line: float) -> str:
     """Where the score stands, and what loses most."""
-    verdict = "above" if score >= line else "below"
+    verdict = "above" if _passes(score, line) else "below"
     weakest = min(_ADVICE, key=lambda name: breakdown[name])
     return (
         f"Score {score:.3f}, {verdict} the success line of {line}. Weakest: {weakest} "

@@ -42,7 +42,8 @@ class InferenceGymClient(Generic[ObsT]):
 
     Args:
         base_url: address of the server; default ``INFERENCEGYM_URL``, else http://127.0.0.1:7860.
-        env: id or short name of the environment; picks its path on the server and its models.
+        env: id or short name of the environment, for example "routing"; picks its path on the server and its
+            models.
         transport: an httpx transport, for tests and special networks.
         options: see :class:`~inferencegym.connection.ClientOptions`.
     """

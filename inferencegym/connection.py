@@ -11,7 +11,7 @@ import httpx
 
 from inferencegym.calls import Call, Calls
 from inferencegym.errors import InvalidValueError, UnknownNameError
-from inferencegym.registry import get_spec
+from inferencegym.registry import EnvSpec, all_specs, get_spec
 from inferencegym.wire import WakePolicy
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Waiter",
     "http_address",
     "resolve_url",
+    "without_mount",
 ]
 
 DEFAULT_URL = "http://127.0.0.1:7860"
@@ -73,7 +74,8 @@ class Connection:
             UnknownNameError: no such environment, or no such option.
         """
         _check_options(options)
-        url = resolve_url(base_url)
+        spec = get_spec(env)
+        url = without_mount(resolve_url(base_url), spec)
         local = _is_local(url)
         wake_s = options.get("wake_timeout_s", WAKE_LOCAL_S if local else WAKE_REMOTE_S)
         http_options = {
@@ -84,7 +86,7 @@ class Connection:
             "follow_redirects": True,
         }
         policy = WakePolicy(url, wake_s, options.get("on_wait"), bounds_first="wake_timeout_s" in options)
-        return cls(url, Calls(get_spec(env)), policy, http_options)
+        return cls(url, Calls(spec), policy, http_options)
 
     def waits(self, call: Call[Any]) -> float:
         """Longest wait for the answer to a call, seconds."""
@@ -116,6 +118,27 @@ def _check_seconds(name: str, value: object, least: float) -> None:
 def resolve_url(base_url: str | None) -> str:
     """The given address, else ``INFERENCEGYM_URL``, else this machine; without a trailing slash."""
     return http_address("base_url", base_url or os.environ.get(URL_VARIABLE) or DEFAULT_URL)
+
+
+def without_mount(url: str, spec: EnvSpec) -> str:
+    """The server's address, also when the given one goes on with the environment's mount.
+
+    Raises InvalidValueError: it ends with the mount of another environment, whose replies would be taken for
+    those of ``spec``.
+    """
+    path = httpx.URL(url).path.rstrip("/")
+    for other in all_specs():
+        if other.mount and path.endswith(other.mount):
+            if other.id == spec.id:
+                return url.removesuffix(other.mount)
+            raise InvalidValueError(
+                "base_url",
+                url,
+                f"the address of the server, or of {spec.id} on it",
+                f"{other.mount} is {other.id}: name it, env={other.name!r} (on the command line --env "
+                f"{other.name}).",
+            )
+    return url
 
 
 def http_address(field: str, text: object) -> str:

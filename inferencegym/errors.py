@@ -67,7 +67,9 @@ class UnknownNameError(InferenceGymError, LookupError):
     def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
         names = sorted(known)
         text = name[:MAX_SHOWN_CHARS] if isinstance(name, str) else _shown(name)
-        near = get_close_matches(text, names, n=3, cutoff=0.5)
+        # In any case: STREAM_2 is near stream_2.
+        folded = {known_name.casefold(): known_name for known_name in names}
+        near = [folded[found] for found in get_close_matches(text.casefold(), folded, n=3, cutoff=0.5)]
         hint = f"Did you mean {', '.join(near)}?" if near else f"Known: {', '.join(names)}."
         super().__init__(f"{kind}: {text!r} does not exist.", hint)
         self.kind = kind

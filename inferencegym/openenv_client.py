@@ -26,7 +26,7 @@ from pydantic import BaseModel
 from websockets.exceptions import ConnectionClosed
 from websockets.protocol import State
 
-from inferencegym.connection import resolve_url
+from inferencegym.connection import resolve_url, without_mount
 from inferencegym.errors import (
     EpisodeNotStartedError,
     InferenceGymError,
@@ -69,8 +69,7 @@ class InferenceGymEnv(EnvClient[ServeAction, ServeObservation, EpisodeState]):
             super().__init__(base_url=resolve_url(base_url), **options)
 
     def _set_base_url(self, base_url: str) -> None:
-        url, mount = base_url.rstrip("/"), self.spec.mount
-        super()._set_base_url(url if url.endswith(mount) else url + mount)
+        super()._set_base_url(without_mount(base_url.rstrip("/"), self.spec) + self.spec.mount)
 
     def _create_session_client(self) -> EnvClient[Any, Any, Any]:
         child = super()._create_session_client()

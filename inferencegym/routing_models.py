@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from enum import IntEnum
 from typing import Annotated, Any, Literal, get_args
+from unicodedata import combining, normalize
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
-from inferencegym.models import Whole
+from inferencegym.models import Whole, whole_number
 
 __all__ = [
     "CATEGORIES",
@@ -74,6 +75,14 @@ def _name(value: IntEnum) -> str:
 
 
 _AS_NAME = PlainSerializer(_name, return_type=str, when_used="json")
+
+
+def _named(default: IntEnum, description: str) -> Any:
+    """A field whose JSON schema tells the default by its name; pydantic would give the number, which is no
+    value of the field."""
+    return Field(default=default, description=description, json_schema_extra={"default": default.name})
+
+
 StrategyName = Annotated[Strategy, _member(Strategy), _AS_NAME, _names(Strategy)]
 ModelName = Annotated[ModelChoice, _member(ModelChoice), _AS_NAME, _names(ModelChoice)]
 
@@ -96,20 +105,34 @@ REGIONS: tuple[Region, ...] = get_args(Region)
 """From the cleanest grid to the dirtiest."""
 
 
+def _plain(name: str) -> str:
+    """Without case and accents: Montréal is montreal."""
+    return "".join(c for c in normalize("NFKD", name) if not combining(c)).casefold()
+
+
+_REGION_OF: dict[str, Region] = {_plain(name): name for name in REGIONS}
+
+
+def _region(value: Any) -> Any:
+    return _REGION_OF.get(_plain(value), value) if isinstance(value, str) else value
+
+
+RegionName = Annotated[Region, BeforeValidator(_region)]
+
+
 class RoutingAction(BaseModel):
     """What happens to the query at hand. Missing fields take their defaults."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    strategy: StrategyName = Field(
-        default=Strategy.NONE,
-        description="NONE: the chosen model. USE_CACHE: a cached answer. DO_CASCADE: SMALL first, then "
+    strategy: StrategyName = _named(
+        Strategy.NONE,
+        "NONE: the chosen model. USE_CACHE: a cached answer. DO_CASCADE: SMALL first, then "
         "larger ones up to the chosen one. EARLY_EXIT: the chosen model, stopped part-way. WAIT: the chosen "
         "model, later. CALL_KB: the knowledge base.",
     )
-    model_choice: ModelName = Field(
-        default=ModelChoice.MEDIUM,
-        description="SMALL, MEDIUM or LARGE: the model, or the last one of a cascade.",
+    model_choice: ModelName = _named(
+        ModelChoice.MEDIUM, "SMALL, MEDIUM or LARGE: the model, or the last one of a cascade."
     )
     exit_flag: bool = Field(
         default=False, strict=True, description="Stop a cascade after the first answer that looks correct."
@@ -195,8 +218,10 @@ class RoutingConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    region: Region | None = Field(default=None, description="Region whose grid feeds the fleet.")
-    start_hour: Annotated[int, Field(ge=0, le=23)] | None = Field(
+    region: RegionName | None = Field(
+        default=None, description="Region whose grid feeds the fleet; in any case, accents or not."
+    )
+    start_hour: Annotated[int, Field(ge=0, le=23), BeforeValidator(whole_number)] | None = Field(
         default=None, description="Local hour at which the stream begins."
     )
 

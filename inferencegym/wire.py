@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 import httpx
+from pydantic import ValidationError
 
 from inferencegym import errors
 from inferencegym.calls import Call, Resend
@@ -157,9 +158,18 @@ def _read(call: Call[T], response: httpx.Response, base_url: str) -> T:
         return call.parse(data)
     except (KeyError, TypeError, ValueError) as error:
         raise ServerUnavailableError(
-            f"{call.method} {call.path}: the reply is not of this API's form ({error!r}).",
-            "Client and server may be of different versions.",
+            f"{call.method} {call.path}: the reply is not of this API's form ({_first_fault(error)}).",
+            "Client and server may be of different versions, or the client's env is not what is there.",
         ) from None
+
+
+def _first_fault(error: Exception) -> str:
+    """One line, also of pydantic's dozens."""
+    if not isinstance(error, ValidationError):
+        return repr(error)
+    fault = error.errors(include_url=False)[0]
+    where = ".".join(map(str, fault["loc"]))
+    return f"{error.title}.{where}: {fault['msg']}; faults: {error.error_count()}"
 
 
 def _error_classes() -> dict[str, type[InferenceGymError]]:

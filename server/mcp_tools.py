@@ -184,6 +184,7 @@ class EpisodeTools:
             "breakdown": grade.breakdown,
             "feedback": grade.feedback,
             "steps": grade.steps,
+            "passed": grade.passed,
             "steps_left": self._steps_left(task),
         }
 

@@ -39,6 +39,14 @@ def wire_models(bound: BoundEnv) -> WireModels:
 
     class _Action(bound.action_model, Action):  # type: ignore[name-defined,misc]
         @classmethod
+        def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> Any:
+            """As REST's: OpenEnv's clients send their own ``metadata`` along, which is passed over, but it is
+            no field of an action."""
+            schema: dict[str, Any] = handler(core_schema)
+            handler.resolve_ref_schema(schema).get("properties", {}).pop("metadata", None)
+            return schema
+
+        @classmethod
         def model_validate(cls, obj: Any, **_options: Any) -> Any:
             """Validate as REST does, so that both say the same about a bad action.
 

@@ -21,6 +21,8 @@ from inferencegym.errors import InferenceGymError, InvalidValueError, UnknownNam
 __all__ = ["app", "main"]
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
+SCORE_TOLERANCE = 1e-6
+"""Scores further apart than this are different ones."""
 
 app = typer.Typer(
     name="inferencegym",
@@ -127,14 +129,21 @@ def grade(
 ) -> None:
     """Grade a saved episode: a log, or {task_id, seed, actions} to be played again."""
     from inferencegym.cli.files import LogRecord, load_record
-    from inferencegym.cli.play import grade_record
+    from inferencegym.cli.play import env_of, grade_record
     from inferencegym.cli.show import show_grade
-    from inferencegym.registry import get_spec
 
     record = load_record(file, task)
     if replay and isinstance(record, LogRecord):
         record = record.as_replay()
-    show_grade(grade_record(get_spec(env or record.env or "serving"), record, url), as_json)
+    result = grade_record(env_of(record, env), record, url)
+    show_grade(result, as_json)
+    if record.score is not None and abs(record.score - result.score) > SCORE_TOLERANCE:
+        typer.secho(
+            f"The file says that this scored {record.score:.4f}: its task, seed or steps are not those that "
+            "were played, or they were played under other rules.",
+            fg="yellow",
+            err=True,
+        )
 
 
 app.command()(compare)

@@ -27,6 +27,8 @@ class ReplayRecord:
     seed: int
     actions: list[dict[str, Any]]
     config: dict[str, Any] | None = None
+    score: float | None = None
+    """What the file says that it scored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class LogRecord:
     seed: int | None
     log: list[dict[str, Any]]
     config: dict[str, Any] | None = None
+    score: float | None = None
+    """What the file says that it scored."""
 
     def as_replay(self) -> ReplayRecord:
         """The same episode, to be played again from its seed and the log's actions.
@@ -53,7 +57,7 @@ class LogRecord:
                     f"episode_log[{index}].action", entry.get("action"), "the action of that step"
                 )
         actions = [entry["action"] for entry in self.log]
-        return ReplayRecord(self.env, self.task_id, self.seed, actions, self.config)
+        return ReplayRecord(self.env, self.task_id, self.seed, actions, self.config, self.score)
 
 
 def save_episode(path: Path, episode: PlayedEpisode) -> None:
@@ -78,7 +82,8 @@ def load_record(path: Path, task_id: str | None) -> LogRecord | ReplayRecord:
     """Read a saved episode; ``task_id`` is for a file that does not name its own.
 
     Raises:
-        InvalidValueError: not readable, no JSON, or none of the known forms.
+        InvalidValueError: not readable, no JSON, none of the known forms, or parts that contradict each
+        other.
     """
     try:
         document: Any = json.loads(path.read_text())
@@ -88,16 +93,37 @@ def load_record(path: Path, task_id: str | None) -> LogRecord | ReplayRecord:
         raise InvalidValueError("FILE", str(path), "a JSON file", "It is nested too deeply.") from None
     fields = _fields(document)
     task: Any = fields.get("task_id", task_id)
+    if task_id not in (None, task):
+        raise InvalidValueError("--task", task_id, f"{task}, which the file names, or nothing")
     if not isinstance(task, str):
         raise InvalidValueError("task_id", task, "a task id in the file or by --task")
     seed: Any = fields.get("seed")
-    seed = seed if isinstance(seed, int) and not isinstance(seed, bool) else None
-    env, config = fields.get("env"), fields.get("config")
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+        raise InvalidValueError("seed", seed, "a whole number in the file")
+    env, config, score = fields.get("env"), fields.get("config"), fields.get("score")
+    score = float(score) if isinstance(score, int | float) else None
     if "actions" not in fields:
-        return LogRecord(env, task, seed, _steps(fields, "episode_log"), config)
+        log = _steps(fields, "episode_log")
+        _check_seed(seed, log)
+        return LogRecord(env, task, seed, log, config, score)
     if seed is None:
-        raise InvalidValueError("seed", fields.get("seed"), "a whole number in the file")
-    return ReplayRecord(env, task, seed, _steps(fields, "actions"), config)
+        raise InvalidValueError("seed", None, "a whole number in the file")
+    return ReplayRecord(env, task, seed, _steps(fields, "actions"), config, score)
+
+
+def _check_seed(seed: int | None, log: list[dict[str, Any]]) -> None:
+    """Raises InvalidValueError: a step tells another seed than the file."""
+    for index, entry in enumerate(log):
+        metrics: Any = {**_object(entry.get("info")), **entry}.get("metrics")
+        told = _object(metrics).get("seed", seed)
+        if seed is not None and told != seed:
+            raise InvalidValueError(
+                f"episode_log[{index}].metrics.seed", told, f"{seed}, the file's own seed"
+            )
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _fields(document: Any) -> dict[str, Any]:

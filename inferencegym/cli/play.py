@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.registry import get_agent
-from env.protocols import Agent, AgentReport, report_of, task_named
+from env.protocols import Agent, AgentReport, TaskInfo, report_of, task_named
 from inferencegym.cli.files import LogRecord, ReplayRecord
-from inferencegym.registry import EnvSpec
+from inferencegym.errors import InvalidValueError, UnknownNameError
+from inferencegym.registry import EnvSpec, all_specs, get_spec
 from inferencegym.replies import Grade
 
-__all__ = ["OnStep", "PlayedEpisode", "grade_record", "play"]
+__all__ = ["OnStep", "PlayedEpisode", "env_of", "grade_record", "play"]
 
 OnStep = Callable[[int, int, float], None]
 """Gets (steps taken, episode length, total reward so far)."""
@@ -45,7 +46,7 @@ def play(
     """
     tasks: Mapping[str, Any] = spec.part("tasks")
     task_id = next(iter(tasks)) if task_id is None else task_id
-    task_id = task_named(tasks, task_id).id
+    task_id = task_of_env(spec, task_id)
     agent = get_agent(spec.id, agent_name, task_id, seed)
     agent.reset()
     if url is None:
@@ -86,6 +87,39 @@ def _play_there(
         return session.log, session.grade()
 
 
+def env_of(record: LogRecord | ReplayRecord, env: str | None) -> EnvSpec:
+    """The environment of a file: what it names, else ``env``, else serving.
+
+    Raises:
+        UnknownNameError: no such environment.
+        InvalidValueError: ``env`` is another than the file's.
+    """
+    if env is None or record.env is None:
+        return get_spec(env or record.env or "serving")
+    spec = get_spec(record.env)
+    if get_spec(env).id != spec.id:
+        raise InvalidValueError("--env", env, f"{spec.id}, which the file names, or nothing")
+    return spec
+
+
+def task_of_env(spec: EnvSpec, task_id: str) -> str:
+    """A task's id. Raises UnknownNameError, or InvalidValueError when another environment has the task."""
+    try:
+        return task_named(spec.part("tasks"), task_id).id
+    except UnknownNameError:
+        homes = [other.name for other in all_specs() if _has_task(other, task_id)]
+        if not homes:
+            raise
+        raise InvalidValueError(
+            "task_id", task_id, f"a task of {spec.id}", f"For the task of that name say --env {homes[0]}."
+        ) from None
+
+
+def _has_task(spec: EnvSpec, task_id: str) -> bool:
+    tasks: Mapping[str, TaskInfo] = spec.part("tasks")
+    return any(task_id in (task.id, *task.aliases) for task in tasks.values())
+
+
 def grade_record(spec: EnvSpec, record: LogRecord | ReplayRecord, url: str | None) -> Grade:
     """Grade a saved record here or on a server.
 
@@ -93,14 +127,14 @@ def grade_record(spec: EnvSpec, record: LogRecord | ReplayRecord, url: str | Non
         UnknownNameError: no such task.
         InvalidValueError: a malformed log or action.
     """
+    task_id = task_of_env(spec, record.task_id)
     if url is not None:
         from inferencegym.client import InferenceGymClient
 
         with InferenceGymClient(url, spec.id) as client:
             if isinstance(record, ReplayRecord):
-                return client.grade_replay(record.task_id, record.seed, record.actions, record.config)
-            return client.grade_log(record.task_id, record.log)
-    task_id = task_named(spec.part("tasks"), record.task_id).id
+                return client.grade_replay(task_id, record.seed, record.actions, record.config)
+            return client.grade_log(task_id, record.log)
     grader = spec.part("grader")
     if isinstance(record, ReplayRecord):
         return _grade(grader.grade_replay(task_id, record.seed, record.actions, record.config))
@@ -116,4 +150,5 @@ def _grade(result: Any) -> Grade:
         verified=result.verified,
         steps=result.steps,
         figures=dict(result.figures),
+        passed=result.passed,
     )

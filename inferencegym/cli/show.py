@@ -114,6 +114,8 @@ def _show_grade(console: Console, grade: Grade) -> None:
         table.add_row(name, f"{value:.4f}")
     for name, value in grade.figures.items():
         table.add_row(name, f"{value:.4g}")
+    if grade.passed is not None:
+        table.add_row("passed", "yes" if grade.passed else "no")
     table.add_row("verified", "yes" if grade.verified else "no (a log as it was given)")
     console.print(table)
     console.print(grade.feedback, style="dim", soft_wrap=True)

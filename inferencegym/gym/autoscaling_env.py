@@ -47,7 +47,7 @@ class AutoscalingGymEnv(GymEnv):
 
     def __init__(
         self,
-        task_id: str = "balanced",
+        task_id: str | None = "balanced",
         action_mode: str = "flat",
         render_mode: str | None = None,
         config: Mapping[str, Any] | None = None,

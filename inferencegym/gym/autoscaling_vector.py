@@ -11,8 +11,10 @@ from gymnasium.vector import AutoresetMode
 from env.autoscaling import FLAG_METRICS, WHOLE_METRICS, make_env
 from env.autoscaling_batch import OBSERVATION_COLUMNS, TERM_COLUMNS, AutoscalingBatch
 from inferencegym.gym.codecs.autoscaling import CODEC
+from inferencegym.gym.env import task_of
 from inferencegym.gym.vector import BatchVectorEnv
 from inferencegym.gym.vector_info import InfoColumns
+from inferencegym.registry import get_spec
 from simulator.autoscaling_state import RESULT
 
 __all__ = ["AutoscalingVectorEnv"]
@@ -31,7 +33,7 @@ class AutoscalingVectorEnv(BatchVectorEnv):
 
     Args:
         num_envs: episodes side by side.
-        task_id: "balanced", "high_traffic" or "failure_heavy".
+        task_id: "balanced", "high_traffic" or "failure_heavy"; None is the first.
         config: ``{"scenario": …}``.
         action_mode, autoreset_mode, threads, render_mode: see :class:`BatchVectorEnv`.
     """
@@ -39,14 +41,14 @@ class AutoscalingVectorEnv(BatchVectorEnv):
     def __init__(
         self,
         num_envs: int = 1,
-        task_id: str = "balanced",
+        task_id: str | None = "balanced",
         action_mode: str = "flat",
         config: Mapping[str, Any] | None = None,
         autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
         threads: int | None = None,
         render_mode: None = None,
     ) -> None:
-        env = make_env(task_id, config=config)
+        env = make_env(task_of(get_spec("autoscaling"), task_id).id, config=config)
         super().__init__(
             partial(AutoscalingBatch, env),
             env.task,

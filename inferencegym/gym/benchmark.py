@@ -21,6 +21,7 @@ from typing import Any
 
 import gymnasium
 
+from agents.command_line import plain_errors
 from env.protocols import listed_tasks
 from inferencegym.errors import InferenceGymError
 from inferencegym.gym.registration import register_all
@@ -138,7 +139,8 @@ def main() -> None:
     parser.add_argument("--env", default="serving", help="id or short name (default serving)")
     parser.add_argument("--tasks", nargs="*", default=None, help="task ids (default all)")
     options = parser.parse_args()
-    report = measure(options.seconds, options.rounds, env=options.env, tasks=options.tasks)
+    with plain_errors(parser):
+        report = measure(options.seconds, options.rounds, env=options.env, tasks=options.tasks)
     print(json.dumps(report, indent=2))
 
 

@@ -42,7 +42,7 @@ class MarketGymEnv(GymEnv):
 
     def __init__(
         self,
-        task_id: str = "steady",
+        task_id: str | None = "steady",
         action_mode: str = "flat",
         render_mode: str | None = None,
         config: Mapping[str, Any] | None = None,

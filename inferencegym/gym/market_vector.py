@@ -11,10 +11,11 @@ from gymnasium.vector import AutoresetMode
 from env.market import market_of
 from env.market_batch import METRIC_COLUMNS, OBSERVATION_COLUMNS, MarketBatch
 from env.market_reward import TERMS
-from env.market_tasks import get_market_task
 from inferencegym.gym.codecs.market import CODEC
+from inferencegym.gym.env import task_of
 from inferencegym.gym.vector import BatchVectorEnv
 from inferencegym.gym.vector_info import InfoColumns
+from inferencegym.registry import get_spec
 
 __all__ = ["MarketVectorEnv"]
 
@@ -34,7 +35,7 @@ class MarketVectorEnv(BatchVectorEnv):
 
     Args:
         num_envs: episodes side by side.
-        task_id: "steady", "surge" or "adversarial".
+        task_id: "steady", "surge" or "adversarial"; None is the first.
         config: fields of :class:`~inferencegym.market_models.MarketConfig`: another scenario, other weights.
         action_mode, autoreset_mode, threads, render_mode: see :class:`BatchVectorEnv`.
     """
@@ -42,16 +43,17 @@ class MarketVectorEnv(BatchVectorEnv):
     def __init__(
         self,
         num_envs: int = 1,
-        task_id: str = "steady",
+        task_id: str | None = "steady",
         action_mode: str = "flat",
         config: Mapping[str, Any] | None = None,
         autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
         threads: int | None = None,
         render_mode: None = None,
     ) -> None:
+        task = task_of(get_spec("market"), task_id)
         super().__init__(
-            partial(MarketBatch, market_of(task_id, config)),
-            get_market_task(task_id),
+            partial(MarketBatch, market_of(task.id, config)),
+            task,
             CODEC,
             OBSERVATION_COLUMNS,
             _INFO,

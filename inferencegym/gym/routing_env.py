@@ -37,7 +37,7 @@ class RoutingGymEnv(GymEnv):
 
     def __init__(
         self,
-        task_id: str = "task_1",
+        task_id: str | None = "task_1",
         action_mode: str = "flat",
         render_mode: str | None = None,
         config: Mapping[str, Any] | None = None,

@@ -13,10 +13,13 @@ from env.routing import make_env
 from env.routing_batch import METRIC_COLUMNS, OBSERVATION_COLUMNS, RoutingBatch
 from env.routing_stream import TERMS
 from env.routing_tasks import get_task
+from inferencegym.errors import InvalidValueError
 from inferencegym.gym.codecs.routing import CODEC
+from inferencegym.gym.env import task_of
 from inferencegym.gym.routing_env import RoutingGymEnv
 from inferencegym.gym.vector import BatchVectorEnv
 from inferencegym.gym.vector_info import InfoColumns
+from inferencegym.registry import get_spec
 
 __all__ = ["RoutingVectorEnv", "routing_vector_env"]
 
@@ -52,6 +55,8 @@ class RoutingVectorEnv(BatchVectorEnv):
         render_mode: None = None,
     ) -> None:
         env = make_env(task_id, config=config)
+        if get_task(env.task.id).stream is None:
+            raise InvalidValueError("task_id", task_id, "a stream: stream_1, stream_2 or stream_3")
         super().__init__(
             partial(RoutingBatch, env),
             env.task,
@@ -67,13 +72,12 @@ class RoutingVectorEnv(BatchVectorEnv):
 
 
 def routing_vector_env(
-    num_envs: int = 1, task_id: str = "task_1", **settings: Any
+    num_envs: int = 1, task_id: str | None = "task_1", **settings: Any
 ) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
     """Streams in arrays; classic games, over after one to five steps, as single environments in turn."""
-    if get_task(task_id).stream is not None:
-        return RoutingVectorEnv(num_envs, task_id, **settings)
+    name = task_of(get_spec("routing"), task_id).id
+    if get_task(name).stream is not None:
+        return RoutingVectorEnv(num_envs, name, **settings)
     autoreset_mode = settings.pop("autoreset_mode", AutoresetMode.SAME_STEP)
     settings.pop("threads", None)
-    return SyncVectorEnv(
-        [partial(RoutingGymEnv, task_id, **settings)] * num_envs, autoreset_mode=autoreset_mode
-    )
+    return SyncVectorEnv([partial(RoutingGymEnv, name, **settings)] * num_envs, autoreset_mode=autoreset_mode)

@@ -18,7 +18,7 @@ from env.routing import make_env
 from env.routing_tasks import TASKS
 from grader.routing import score_of
 from grader.routing_anchors import anchors_of
-from inferencegym.errors import InvalidValueError, UnknownNameError
+from inferencegym.errors import UnknownNameError
 from inferencegym.routing_models import PerModel, RoutingAction, RoutingConfig, Strategy
 from simulator.routing_classic_games import CLASSIC_GAMES
 from tests.env.routing_episodes import CLASSIC, STREAMS
@@ -186,8 +186,25 @@ def test_the_frontier_command(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert "**stream_1**, 2 days" in shown
     assert "always_large" in shown
-    with pytest.raises(InvalidValueError, match="stream"):
-        main(["--task", "task_1"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--task", "task_1"), "a stream"),
+        (("--task", "foo"), "stream_1"),
+        (("--seeds", "x"), "a range like"),
+        (("--png", "/no/such/folder/x.png"), "png"),
+        (("--png", "x.svg"), "png"),
+    ],
+)
+def test_the_frontier_command_refuses_plainly(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, str], said: str
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(words)
+    assert stopped.value.code == 2
+    assert said in capsys.readouterr().err.lower()
 
 
 @pytest.mark.demo

@@ -23,7 +23,7 @@ from inferencegym.errors import (
     UnknownNameError,
 )
 from inferencegym.registry import ROUTING
-from inferencegym.routing_models import RoutingAction, RoutingObservation, RoutingState
+from inferencegym.routing_models import RoutingAction, RoutingConfig, RoutingObservation, RoutingState
 from tests.env.routing_episodes import (
     CLASSIC,
     STREAMS,
@@ -179,15 +179,28 @@ def test_bad_seeds_are_refused(seed: Any) -> None:
         ("stream_1", {"region": "Atlantis"}, "config.region"),
         ("stream_1", {"start_hour": 24}, "config.start_hour"),
         ("stream_1", {"start_hour": -1}, "config.start_hour"),
+        ("stream_1", {"start_hour": "3"}, "config.start_hour"),
+        ("stream_1", {"start_hour": True}, "config.start_hour"),
+        ("stream_1", {"start_hour": 3.5}, "config.start_hour"),
+        ("stream_1", {"region": ["London"]}, "config.region"),
         ("stream_1", {"wind": 1}, "config.wind"),
+        ("stream_1", [], "config"),
+        ("stream_1", "", "config"),
         ("task_1", {"region": "London"}, "config"),
         ("task_3", {"start_hour": 3}, "config"),
     ],
 )
-def test_bad_configs_are_refused(task_id: str, config: dict[str, Any], field: str) -> None:
+def test_bad_configs_are_refused(task_id: str, config: Any, field: str) -> None:
     with pytest.raises(InvalidValueError) as caught:
         make_env(task_id, 0, config)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("name", ["Montreal", "montréal", "MONTRÉAL"])
+def test_regions_are_taken_in_any_case(name: str) -> None:
+    env = make_env("stream_3", 0, {"region": name, "start_hour": 7.0})
+    assert env.reset().region == "Montreal"
+    assert env.config == RoutingConfig(region="Montreal", start_hour=7)
 
 
 def test_aliases_name_tasks_and_no_two_share_one() -> None:
@@ -195,8 +208,9 @@ def test_aliases_name_tasks_and_no_two_share_one() -> None:
     assert len(names) == len(set(names))
     assert all(get_task(name).info.id in TASKS for name in names)
     assert make_env("support").task.id == "stream_1"
-    with pytest.raises(UnknownNameError, match="stream"):
-        make_env("streem_1")
+    for name in ("streem_1", "STREAM_1"):
+        with pytest.raises(UnknownNameError, match="Did you mean stream_1"):
+            make_env(name)
 
 
 @pytest.mark.parametrize("task_id", STREAMS)

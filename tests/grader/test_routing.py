@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agents.registry import get_agent
 from env.routing import make_env
 from env.routing_tasks import TASKS
 from grader.routing import GRADER, score_of
@@ -16,6 +17,8 @@ from inferencegym.errors import InvalidValueError, UnknownNameError
 from inferencegym.routing_models import RoutingAction
 from simulator.routing_classic_games import CLASSIC_GAMES
 from tests.env.routing_episodes import STREAMS, TASK_IDS, random_actions
+
+REGION, HOUR = "episode_log[0].metrics.region", "episode_log[0].metrics.start_hour"
 
 
 def played(task_id: str, seed: int, steps: int = 0, **config: Any) -> list[dict[str, Any]]:
@@ -84,8 +87,17 @@ def test_a_log_of_another_region_is_played_there() -> None:
         (lambda log: log[0]["info"]["metrics"].pop("seed"), "episode_log[0].metrics.seed"),
         (lambda log: log[1]["info"]["metrics"].update(seed=8), "episode_log[1].metrics"),
         (lambda log: log[1]["info"]["metrics"].update(seed="x"), "episode_log[1].metrics.seed"),
-        (lambda log: [e["info"]["metrics"].update(region="Atlantis") for e in log], "config.region"),
-        (lambda log: [e["info"]["metrics"].update(seed=-1) for e in log], "seed"),
+        (
+            lambda log: [e["info"]["metrics"].update(region="Atlantis") for e in log],
+            "episode_log[0].metrics.region",
+        ),
+        (lambda log: [e["info"]["metrics"].pop("region") for e in log], REGION),
+        (lambda log: [e["info"]["metrics"].pop("start_hour") for e in log], HOUR),
+        (lambda log: [e["info"]["metrics"].update(start_hour=24) for e in log], HOUR),
+        (lambda log: [e["info"]["metrics"].update(start_hour="3") for e in log], HOUR),
+        (lambda log: [e["info"]["metrics"].update(start_hour=True) for e in log], HOUR),
+        (lambda log: log[1]["info"]["metrics"].update(start_hour=None), "episode_log[1].metrics.start_hour"),
+        (lambda log: [e["info"]["metrics"].update(seed=-1) for e in log], "episode_log[0].metrics.seed"),
     ],
 )
 def test_malformed_logs_are_named(change: Any, field: str) -> None:
@@ -94,6 +106,37 @@ def test_malformed_logs_are_named(change: Any, field: str) -> None:
     with pytest.raises(InvalidValueError) as caught:
         GRADER.grade_log("stream_2", log)
     assert caught.value.field == field
+    for words in ("Input should", "Field required"):  # pydantic's, which say nothing of a log
+        assert words not in str(caught.value)
+
+
+def test_numbers_of_other_json_writers_count() -> None:
+    log = played("stream_2", 3, steps=5)
+    graded = GRADER.grade_log("stream_2", log)
+    for entry in log:
+        metrics = entry["info"]["metrics"]
+        metrics |= {"seed": float(metrics["seed"]), "start_hour": float(metrics["start_hour"])}
+    assert GRADER.grade_log("stream_2", log) == graded
+
+
+@pytest.mark.parametrize("task_id", TASK_IDS)
+def test_a_grade_tells_whether_the_line_was_passed(task_id: str) -> None:
+    """The verdict is that of the feedback, for episodes on both sides of the line."""
+    line, seen = TASKS[task_id].facts["success_score"], set[bool | None]()
+    for agent in ("lookahead", "optimal", "always_large"):
+        for seed in range(3):
+            env, policy = make_env(task_id, seed), get_agent("routing", agent, task_id, seed)
+            observation, actions = env.reset(), list[dict[str, Any]]()
+            policy.reset()
+            while not env.done:
+                action = policy.act(observation)
+                actions.append(action.model_dump(mode="json"))
+                observation = env.step(action)[0]
+            grade = GRADER.grade_replay(task_id, seed, actions)
+            assert grade.passed is (grade.score >= line)
+            assert ("above" in grade.feedback) is grade.passed
+            seen.add(grade.passed)
+    assert seen == {True, False}
 
 
 def test_bad_replays_are_named() -> None:

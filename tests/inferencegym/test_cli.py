@@ -122,6 +122,57 @@ def test_a_bare_list_needs_the_task(run: Run, saved: Path) -> None:
     assert "seed" in run("grade", saved, "--task", "task1", "--replay").err
 
 
+def spoilt(path: Path, **changes: Any) -> Path:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    return path
+
+
+@pytest.fixture
+def routed(run: Run, tmp_path: Path) -> Path:
+    path = tmp_path / "routed.json"
+    words = ("--env", "routing", "--task", "stream_1", "--agent", "always_cache", "--seed", "3")
+    assert run("run", *words, "--out", path).code == 0
+    return path
+
+
+@pytest.mark.parametrize("extra", [(), ("--replay",)])
+def test_a_file_that_contradicts_itself_is_refused(run: Run, routed: Path, extra: tuple[str, ...]) -> None:
+    assert "file says" not in run("grade", routed, *extra).err
+    for option, value in (("--env", "serving"), ("--task", "stream_2")):
+        refused = run("grade", routed, option, value, *extra)
+        assert (refused.code, "which the file names" in refused.err) == (2, True)
+    assert run("grade", routed, "--env", "routing", "--task", "stream_1", *extra).code == 0
+    other = run("grade", spoilt(routed, seed=99), *extra)
+    assert (other.code, "episode_log[0].metrics.seed" in other.err) == (2, True)
+    assert run("grade", spoilt(routed, seed="3"), *extra).code == 2
+
+
+def test_a_file_of_another_task_or_other_steps_does_not_score_what_it_says(run: Run, routed: Path) -> None:
+    text = routed.read_text()
+    changed = run("grade", spoilt(routed, task_id="stream_2"), "--replay")
+    assert "The file says that this scored" in changed.err
+    routed.write_text(text)
+    log = json.loads(text)["episode_log"]
+    assert "The file says" in run("grade", spoilt(routed, episode_log=log[:100])).err
+    routed.write_text(text)
+    assert "The file says" in run("grade", spoilt(routed, score=0.999), "--json").err
+
+
+def test_the_verdict_is_printed(run: Run, routed: Path) -> None:
+    graded = run("grade", routed, "--json").json
+    assert graded["passed"] is (graded["score"] >= 0.92)
+    assert "passed" in run("grade", routed).out
+
+
+def test_a_task_of_another_environment_is_pointed_at(run: Run, routed: Path) -> None:
+    path = routed.with_name("bare.json")
+    path.write_text(json.dumps(json.loads(routed.read_text())["episode_log"]))
+    for words in (("grade", path, "--task", "stream_1"), ("run", "--task", "stream_1")):
+        result = run(*words)
+        assert (result.code, "--env routing" in result.err) == (2, True)
+    assert run("grade", path, "--task", "stream_1", "--env", "routing").code == 0
+
+
 def test_actions_are_played_again(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "actions.json"
     path.write_text(json.dumps({"task_id": "task1", "seed": 1, "actions": [{"batch_size": 64}] * 200}))

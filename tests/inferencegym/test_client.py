@@ -14,6 +14,7 @@ import pytest
 from inferencegym import (
     AsyncInferenceGymClient,
     InferenceGymClient,
+    InferenceGymEnv,
     QuantTier,
     RewardConfig,
     ServeAction,
@@ -160,6 +161,31 @@ def test_another_environment_lives_under_its_mount() -> None:
         registry_module.unregister(spec.id)
     assert [request.url.path for request in fake.requests] == ["/base/other/reset", "/base/other/state"]
     assert fake.requests[1].url.params["session_id"] == "s0"
+
+
+def test_an_address_may_go_on_with_the_mount() -> None:
+    fake = FakeServer()
+    for address in ("http://x/market", "http://x/market/", "http://market", "http://x"):
+        client = InferenceGymClient(address, env="market", transport=httpx.MockTransport(fake))
+        client.health()
+    assert [request.url.path for request in fake.requests] == ["/market/health"] * 4
+    assert client.base_url == "http://x"
+
+
+@pytest.mark.parametrize("kind", [InferenceGymClient, AsyncInferenceGymClient, InferenceGymEnv])
+@pytest.mark.parametrize("env", ["serving", "market"])
+def test_the_mount_of_another_environment_says_how_to_name_it(kind: Any, env: str) -> None:
+    with pytest.raises(InvalidValueError, match="env='routing'") as caught:
+        kind("http://x/routing/", env=env)
+    assert caught.value.field == "base_url"
+
+
+def test_a_reply_of_another_form_is_told_in_a_line() -> None:
+    bad = {"session_id": "s", "task_id": "t", "seed": 0, "episode_length": 1, "observation": {"a": 1, "b": 2}}
+    with pytest.raises(ServerUnavailableError, match="faults: ") as caught:
+        client_of(FakeServer(httpx.Response(200, json=bad))).reset()
+    assert len(str(caught.value)) < 400
+    assert "\n" not in str(caught.value)
 
 
 def test_the_blocking_client_waits_for_a_waking_space(monkeypatch: pytest.MonkeyPatch) -> None:

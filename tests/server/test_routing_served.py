@@ -23,7 +23,7 @@ from openenv.validation.runtime.contracts import RuntimePlan
 
 from grader.routing import GRADER
 from inferencegym import InferenceGymClient, InferenceGymEnv
-from inferencegym.registry import ROUTING
+from inferencegym.registry import ROUTING, all_specs
 from inferencegym.routing_models import RoutingAction, RoutingObservation, Strategy
 from tests.env.routing_episodes import TASK_IDS, random_actions
 from tests.server.conftest import begin, error_of
@@ -175,6 +175,41 @@ async def test_mcp_offers_the_tools(client: httpx.AsyncClient) -> None:
     tools = {tool["name"]: tool for tool in reply["result"]["tools"]}
     assert set(tools) == {"task", "observe", "set_knobs", "grade"}
     assert set(tools["set_knobs"]["inputSchema"]["properties"]) == set(RoutingAction.model_fields)
+
+
+@pytest.mark.parametrize("mount", [spec.mount for spec in all_specs()])
+async def test_every_door_publishes_the_same_action(client: httpx.AsyncClient, mount: str) -> None:
+    """/schema, /info and the tools: the fields that POST /step takes, with defaults that it takes."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    tools = (await client.post(f"{mount}/mcp", json=body)).json()["result"]["tools"]
+    told = [
+        (await client.get(f"{mount}/schema")).json()["action"],
+        (await client.get(f"{mount}/info")).json()["action_schema"],
+        next(tool["inputSchema"] for tool in tools if tool["name"] == "set_knobs"),
+    ]
+    fields = [
+        {name: field["default"] for name, field in schema["properties"].items() if "default" in field}
+        for schema in told
+    ]
+    assert fields[0] == fields[1] == fields[2]
+    assert {frozenset(schema["properties"]) for schema in told} == {frozenset(told[1]["properties"])}
+    session = (await begin(client, mount))["session_id"]
+    reply = await client.post(f"{mount}/step", json={"session_id": session, "action": fields[0]})
+    assert reply.status_code == 200
+
+
+@pytest.mark.parametrize("start_hour", ["3", True, 3.5, 24, []])
+async def test_a_start_hour_is_a_whole_number(client: httpx.AsyncClient, start_hour: Any) -> None:
+    place = {"start_hour": start_hour}
+    reply = await client.post(f"{MOUNT}/reset", json={"task_id": "stream_1", "config": place})
+    assert reply.status_code == 422
+    assert "start_hour" in error_of(reply)["message"]
+
+
+async def test_a_grade_tells_whether_it_passed(client: httpx.AsyncClient) -> None:
+    for actions, passed in (([{"strategy": "EARLY_EXIT"}], True), ([{"strategy": "USE_CACHE"}], False)):
+        body = {"task_id": "task_1", "seed": 0, "actions": actions}
+        assert (await client.post(f"{MOUNT}/grader/replay", json=body)).json()["passed"] is passed
 
 
 async def test_sessions_do_not_mix(client: httpx.AsyncClient) -> None:
