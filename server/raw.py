@@ -141,11 +141,15 @@ class JsonResponse(Response):
 
 
 def json_response(content: Any) -> Response:
-    """A 200 response; pydantic models inside ``content`` are written field by field."""
+    """A 200 response; pydantic models and named tuples inside ``content`` are written field by
+    field."""
     return JsonResponse(orjson.dumps(content, default=_fields_of))
 
 
 def _fields_of(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.__dict__
+    fields = getattr(value, "_asdict", None)
+    if fields is not None:  # a named tuple, inside a dataclass say
+        return fields()
     raise TypeError(f"{type(value).__name__} is not JSON")
