@@ -230,6 +230,21 @@ def test_actions_change_what_comes_next(task_id: str) -> None:
     assert large.difficulty_estimate == small.difficulty_estimate
 
 
+def test_texts_tell_own_answers_from_neighbours() -> None:
+    """As ENVIRONMENT.md says: the nearest answer is the question's own exactly when both texts agree."""
+    env = started("stream_2", 4)
+    observation = env.play.observe(0.0, {})  # type: ignore[union-attr]
+    texts, own = dict[str, str](), list[bool]()
+    while not env.done:
+        texts[observation.query_id] = observation.query_text
+        query = env.play.queries[env.play.index]  # type: ignore[union-attr]
+        for earlier in observation.cache_contents:
+            own.append(texts[earlier] == observation.query_text)
+            assert observation.cache_similarity == query[10 if own[-1] else 11]
+        observation = env.step({"model_choice": "SMALL"})[0]
+    assert set(own) == {True, False}
+
+
 @pytest.mark.parametrize("task_id", STREAMS)
 def test_every_term_and_metric_varies(task_id: str) -> None:
     env = started(task_id, 2)
