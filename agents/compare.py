@@ -236,7 +236,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """Seeds from ``"100-119"``, ``"3,5,10-12"``, or a count: ``"20"`` is 100-119.
 
     Raises:
-        InvalidValueError: neither, or more than 10,000 seeds.
+        InvalidValueError: neither, more than 10,000 seeds, or a seed that stands there twice.
     """
     allowed = f"a range like 100-119, a list like 3,5,8-10, or a count from 1 to {_MAX_SEEDS:,}"
     try:
@@ -249,7 +249,10 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     total = sum(r.stop - r.start for r in ranges)
     if not 1 <= total <= _MAX_SEEDS or any(r.stop <= r.start or r.stop > _SEED_LIMIT for r in ranges):
         raise InvalidValueError("seeds", text, allowed)
-    return tuple(dict.fromkeys(seed for r in ranges for seed in r))
+    seeds = [seed for r in ranges for seed in r]
+    if len(set(seeds)) < len(seeds):
+        raise InvalidValueError("seeds", text, "each seed once")
+    return tuple(seeds)
 
 
 def _range(text: str) -> range:

@@ -5,8 +5,9 @@ name       policy
 =========  ============================================================================================
 random     a price drawn uniformly between the bounds, afresh every hour
 zero       the lowest price for ever
+hold       nothing: the price stays what it was at the start, the scenario's opening price
 static     the best constant price of a sweep on training seeds (:mod:`agents.market_sweep`)
-baseline   the rule: 5 % up when busy or a line forms, 5 % down when idle
+baseline   the rule: 5 % up when busy or a line forms, 5 % down when idle (``inferencegym market`` says rule)
 untrained  the five-parameter policy in the middle of every range, where evolution starts
 evolved    the five parameters that a genetic algorithm found for the task (:mod:`agents.market_train`)
 ppo        the network that PPO trained (:mod:`agents.ppo_demo`)
@@ -67,6 +68,14 @@ class ConstantAgent(PriceAgent):
         return self._price
 
 
+class HoldAgent(PriceAgent):
+    """The last price again, so that the opening price stands for ever."""
+
+    def propose(self, price: int, busy: int, waiting: int, gpus: int, low: int, high: int) -> int:
+        """The last price."""
+        return price
+
+
 class RandomAgent(PriceAgent):
     """Uniform between the bounds."""
 
@@ -110,6 +119,12 @@ def zero_agent(task_id: str, seed: int) -> ConstantAgent:
     return ConstantAgent(0)
 
 
+def hold_agent(task_id: str, seed: int) -> HoldAgent:
+    """The opening price, which is the median of what customers would pay."""
+    get_market_task(task_id)
+    return HoldAgent()
+
+
 def static_agent(task_id: str, seed: int) -> ConstantAgent:
     """The best constant price of the sweep."""
     return ConstantAgent(static_price(get_market_task(task_id).id))
@@ -134,6 +149,7 @@ def evolved_agent(task_id: str, seed: int) -> GainAgent:
 AGENTS: dict[str, Callable[[str, int], Any]] = {
     "random": random_agent,
     "zero": zero_agent,
+    "hold": hold_agent,
     "static": static_agent,
     "baseline": baseline_agent,
     "untrained": untrained_agent,

@@ -9,22 +9,23 @@ verifier does all the work once more.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.market_play import gain_policy, make_demand
 from agents.market_policies import PriceParameters
 from agents.market_traces import merkle_root, trace_lines
-from env.checks import invalid_value
+from env.checks import SEED_LIMIT, checked_seed, invalid_value
 from inferencegym.errors import InvalidValueError
 from inferencegym.market_models import EPISODE_HOURS
 from simulator.market_config import MarketFiles, MarketSetup, canonical_json
-from simulator.market_kernel import EPISODE_HOURS_MAX, OPENING_HOURS
+from simulator.market_kernel import EPISODE_HOURS_MAX, OPENING_HOURS, SCALE
 
 __all__ = ["METHOD", "Claim", "code_hash", "differences", "make_claim", "read_claim", "trace_differences"]
 
@@ -47,7 +48,7 @@ OnSeed = Callable[[], None]
 class Claim(BaseModel):
     """What is claimed. Hashes are SHA-256 in hexadecimal; fitness and rewards are whole numbers at SCALE."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
 
     method: str = METHOD
     scenario: str
@@ -59,7 +60,7 @@ class Claim(BaseModel):
     code_hash: str
     parameters: dict[str, float]
     parameter_hash: str
-    seeds: list[int] = Field(min_length=1, max_length=10_000)
+    seeds: list[Annotated[int, Field(ge=0, lt=SEED_LIMIT)]] = Field(min_length=1, max_length=10_000)
     fitness: int = Field(description="Mean sum of rewards of an episode, rounded down.")
     rewards: list[int] = Field(description="Sum of rewards of each seed's episode.")
     deaths: int = Field(description="Episodes in which the market died.")
@@ -91,10 +92,11 @@ def make_claim(
 
     Raises:
         UnknownNameError: no such scenario or parameter.
-        InvalidValueError: a value that is not allowed.
+        InvalidValueError: a value that is not allowed, or a seed that stands there twice.
     """
     setup = files.setup(scenario, gpus, arrival_rate)
     found = PriceParameters.checked(parameters, setup)
+    _check_seeds(seeds)
     rewards: list[int] = []
     roots: list[str] = []
     deaths = 0
@@ -110,7 +112,7 @@ def make_claim(
     return Claim(
         scenario=scenario,
         gpus=gpus,
-        arrival_rate=arrival_rate,
+        arrival_rate=None if arrival_rate is None else setup.arrival_rate / SCALE,
         hours=hours,
         config=json.loads(canonical_json(asdict(setup))),
         config_hash=setup.config_hash(),
@@ -126,6 +128,17 @@ def make_claim(
     )
 
 
+def _check_seeds(seeds: Sequence[int]) -> None:
+    """Each seed once: episodes are repeated by repeating a seed, and a claim would count them as several."""
+    if not seeds:
+        raise InvalidValueError("seeds", seeds, "at least one seed")
+    for index, seed in enumerate(seeds):
+        checked_seed(seed, f"seeds[{index}]")
+    seed, times = Counter(seeds).most_common(1)[0]
+    if times > 1:
+        raise InvalidValueError("seeds", seed, f"each seed once (it stands there {times} times)")
+
+
 def _trace(setup: MarketSetup, parameters: PriceParameters, seed: int, hours: int) -> list[str]:
     policy = gain_policy(setup, parameters)
     return list(trace_lines(setup, policy, make_demand(setup, seed, hours), seed))
@@ -134,11 +147,22 @@ def _trace(setup: MarketSetup, parameters: PriceParameters, seed: int, hours: in
 def read_claim(path: Path) -> Claim:
     """A claim from its file. Raises InvalidValueError that names file and field."""
     try:
-        return Claim.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise InvalidValueError(path.name, str(path), "a readable claim", str(error)) from None
+        text = path.read_bytes()
+        json.loads(text, object_pairs_hook=_once)
+        return Claim.model_validate_json(text)
     except ValidationError as error:
         raise invalid_value(path.name, error) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidValueError(path.name, str(path), "a readable claim", str(error)) from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, each key once: readers differ in which of two values they take."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the key {name!r} stands there twice")
+    return found
 
 
 def differences(claim: Claim, files: MarketFiles, on_seed: OnSeed = lambda: None) -> list[str]:
@@ -157,7 +181,17 @@ def differences(claim: Claim, files: MarketFiles, on_seed: OnSeed = lambda: None
         on_seed,
     )
     found = _unlike("config", claim.config, again.config)
-    for name in ("method", "config_hash", "code_hash", "parameter_hash", "fitness", "deaths", "trace_root"):
+    for name in (
+        "parameters",
+        "arrival_rate",
+        "method",
+        "config_hash",
+        "code_hash",
+        "parameter_hash",
+        "fitness",
+        "deaths",
+        "trace_root",
+    ):
         found += _unlike(name, getattr(claim, name), getattr(again, name))
     for name in ("rewards", "trace_roots"):
         stated, played = getattr(claim, name), getattr(again, name)
@@ -173,9 +207,10 @@ def _unlike(name: str, stated: Any, played: Any) -> list[str]:
         one, other = cast("dict[str, Any]", stated), cast("dict[str, Any]", played)
         keys = sorted({*one, *other})
         return [line for key in keys for line in _unlike(f"{name}.{key}", one.get(key), other.get(key))]
-    return (
-        [] if stated == played else [f"{name}: the claim says {_short(stated)}, the replay {_short(played)}"]
-    )
+    # As text: 1, 1.0 and true are equal to Python.
+    if json.dumps(stated) == json.dumps(played):
+        return []
+    return [f"{name}: the claim says {_short(stated)}, the replay {_short(played)}"]
 
 
 def _short(value: Any) -> str:
@@ -207,7 +242,7 @@ def _place(line: str) -> str:
 def _which(stated: str, played: str) -> str:
     try:
         entry: Any = json.loads(stated)
-    except ValueError:
-        return "not JSON"
-    parts = _unlike("line", entry, json.loads(played))
+        parts = _unlike("line", entry, json.loads(played))
+    except (ValueError, RecursionError):
+        return "not JSON of this kind"
     return parts[0] if parts else "the same values in other bytes"

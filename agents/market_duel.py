@@ -59,6 +59,8 @@ class Summary:
     mean_expected_wait_h: float
     total_revenue: float
     total_reward: float
+    jobs_taken_over: int
+    """Running or in line when the duel began"""
     jobs_joined: int
     jobs_finished: int
 
@@ -73,6 +75,8 @@ class Side:
     last: HourCounts
     rows: list[Row] = field(default_factory=list[Row])
     cumulative_reward: int = 0
+    revenue: int = 0
+    taken_over: int = 0
     joined: int = 0
     finished: int = 0
 
@@ -153,7 +157,8 @@ class Duel:
 
     def _side(self, name: str, policy: Policy) -> Side:
         engine = MarketEngine(self.setup, self.demand)
-        return Side(name, policy, engine, engine.open())
+        last = engine.open()
+        return Side(name, policy, engine, last, taken_over=last.running_jobs + last.waiting_jobs)
 
     def _change(self, hours: int, arrivals: int, limits: int) -> None:
         if hours < 1:
@@ -169,6 +174,7 @@ class Duel:
             side.last = side.engine.trade(self.setup.clamped(side.policy(side.last)))
             reward = weigh_hour(self._goal, side.last, [0] * len(TERMS))
             side.cumulative_reward += reward
+            side.revenue += side.last.revenue
             side.joined += side.last.joined
             side.finished += side.last.finished
             row = self._row(side, side.last, reward)
@@ -204,8 +210,9 @@ class Duel:
             mean_queue_depth=mean(lambda row: row.queue_depth),
             mean_utilization=mean(lambda row: row.utilization),
             mean_expected_wait_h=mean(lambda row: row.expected_wait_h),
-            total_revenue=sum(row.revenue for row in active),
+            total_revenue=side.revenue / SCALE,
             total_reward=side.cumulative_reward / SCALE,
+            jobs_taken_over=side.taken_over,
             jobs_joined=side.joined,
             jobs_finished=side.finished,
         )

@@ -20,6 +20,7 @@ __all__ = [
     "load_parameters",
     "newest_parameters",
     "parameters_path",
+    "read_document",
     "read_parameters",
     "static_price",
 ]
@@ -51,14 +52,22 @@ def read_parameters(path: Path, setup: MarketSetup) -> tuple[PriceParameters, di
     Raises:
         InvalidValueError: not such a file, or a parameter outside its bounds.
     """
-    try:
-        document: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InvalidValueError(path.name, str(path), "a readable JSON file", str(error)) from None
-    values: Any = cast("dict[str, Any]", document).get("parameters") if isinstance(document, dict) else None
+    document = read_document(path)
+    values: Any = document.get("parameters")
     if not isinstance(values, dict):
         raise InvalidValueError(f"{path.name}: parameters", values, "an object of the five parameters")
-    return PriceParameters.checked(cast("dict[str, Any]", values), setup), cast("dict[str, Any]", document)
+    return PriceParameters.checked(cast("dict[str, Any]", values), setup), document
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """The JSON object of a file. Raises InvalidValueError."""
+    try:
+        document: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidValueError(path.name, str(path), "a readable JSON file", str(error)) from None
+    if not isinstance(document, dict):
+        raise InvalidValueError(path.name, cast("object", document), "a JSON object")
+    return cast("dict[str, Any]", document)
 
 
 def newest_parameters(folder: Path, scenario: str | None = None) -> Path | None:
@@ -74,7 +83,7 @@ def newest_parameters(folder: Path, scenario: str | None = None) -> Path | None:
 def _scenario_of(path: Path) -> str | None:
     try:
         document: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return cast("dict[str, Any]", document).get("scenario") if isinstance(document, dict) else None
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from agents.market_files import load_parameters, read_parameters, static_price
 from agents.market_policies import PriceParameters, gain_price, rule_price
+from env.checks import checked_seed
 from env.market_reward import TERMS, goal_of, weigh_hour
 from inferencegym.errors import UnknownNameError
 from inferencegym.market_models import EPISODE_HOURS
@@ -22,7 +23,7 @@ __all__ = ["POLICIES", "PlayedHour", "Policy", "gain_policy", "make_demand", "na
 Policy = Callable[[HourCounts], int]
 """The next price (micro-USD per GPU-hour) after an hour. Proposals are clamped to the objective's bounds."""
 
-POLICIES = ("rule", "untrained", "evolved", "static")
+POLICIES = ("hold", "rule", "untrained", "evolved", "static")
 
 
 class PlayedHour(NamedTuple):
@@ -54,15 +55,20 @@ def gain_policy(setup: MarketSetup, parameters: PriceParameters) -> Policy:
 def named_policy(name: str, setup: MarketSetup, parameters: Path | None = None) -> Policy:
     """A policy by name. ``parameters`` names a file for ``evolved``, instead of the committed one.
 
+    ``hold`` keeps the opening price; the rule is also known as ``baseline``, its name among the agents.
+
     Raises:
         UnknownNameError: no such policy.
         InferenceGymError: the scenario has no evolved parameters.
         InvalidValueError: a file that is not what it should be.
     """
+    name = "rule" if name == "baseline" else name
     if name not in POLICIES:
         raise UnknownNameError("policy", name, POLICIES)
     if name == "rule":
         return rule_policy(setup)
+    if name == "hold":
+        return lambda last: last.price
     if name == "static":
         price = setup.clamped(static_price(setup.scenario))
         return lambda last: price
@@ -73,8 +79,11 @@ def named_policy(name: str, setup: MarketSetup, parameters: Path | None = None) 
 
 
 def make_demand(setup: MarketSetup, seed: int, hours: int = EPISODE_HOURS) -> Demand:
-    """The customers of the episode of a seed: those that :class:`env.market.MarketEnv` meets."""
-    return Demand(setup, np.random.PCG64(seed), OPENING_HOURS + hours)
+    """The customers of the episode of a seed: those that :class:`env.market.MarketEnv` meets.
+
+    Raises InvalidValueError for a bad seed or length.
+    """
+    return Demand(setup, np.random.PCG64(checked_seed(seed)), OPENING_HOURS + hours)
 
 
 def play_market(setup: MarketSetup, policy: Policy, demand: Demand) -> Iterator[PlayedHour]:

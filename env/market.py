@@ -214,12 +214,11 @@ class MarketEnv:
         """The hour's price (micro-USD), and whether a change was cut at a bound."""
         setup = self.setup
         if action.price is not None:
-            price = micro(action.price)
-            if price != setup.clamped(price):
-                low, high = self._bounds
+            low, high = self._bounds
+            if not low <= action.price <= high:  # nan neither
                 allowed = f"a number from {low} to {high}, the price bounds of scenario {setup.scenario}"
                 raise InvalidValueError("action.price", action.price, allowed)
-            return price, False
+            return micro(action.price), False
         wanted = self._last.price * (SCALE + micro(action.change or 0.0)) // SCALE
         price = setup.clamped(wanted)
         return price, price != wanted

@@ -9,6 +9,7 @@ fairness              0.15    1 − 2 × GPUs that the price put out ÷ GPUs tha
 market_activity       0.10    1, and 0 when the market died
 ====================  ======  ==============================================================================
 
+The figure ``put_out_share`` is the same share, at most 1: those put out may have joined before the episode.
 Parts are clipped to [0, 1]; all but the first are multiplied by the share of the 200 hours that was played,
 so that neither stopping early nor dying ever pays. The weights are those of the shipped objective, whatever
 weights the reward had.
@@ -30,6 +31,8 @@ from grader.log_entries import check_length, log_part
 from inferencegym.errors import EpisodeDoneError, InvalidValueError
 from inferencegym.market_models import GPUS_MAX, JOBS_PER_HOUR_MAX, LINE_CAPACITY, PRICE_LIMIT_HIGH
 from inferencegym.models import Real, Whole
+from simulator.market_config import micro
+from simulator.market_kernel import SCALE
 
 __all__ = ["GRADER", "WEIGHTS", "HourFigures", "MarketGrader", "score_hours"]
 
@@ -70,7 +73,8 @@ class Score:
 def score_hours(hours: Sequence[HourFigures], episode_length: int) -> Score:
     """Score the hours of one episode (at least one)."""
     played = len(hours) / episode_length
-    revenue = sum(hour.revenue for hour in hours)
+    # In whole micro-USD, as the engine counts: the sum is exact.
+    revenue = sum(micro(hour.revenue) for hour in hours) / SCALE
     joined, joined_gpus = sum(h.joined for h in hours), sum(h.joined_gpus for h in hours)
     wait_h = sum(hour.queue_depth for hour in hours) / max(1, joined)
     out = sum(hour.interrupted_gpus + hour.driven_off_gpus for hour in hours) / max(1, joined_gpus)
@@ -82,7 +86,12 @@ def score_hours(hours: Sequence[HourFigures], episode_length: int) -> Score:
         "market_activity": 0.0 if died else played,
     }
     score = sum(weight * breakdown[name] for name, weight in WEIGHTS.items())
-    figures = {"revenue_usd": revenue, "mean_wait_h": wait_h, "put_out_share": out, "deaths": float(died)}
+    figures = {
+        "revenue_usd": revenue,
+        "mean_wait_h": wait_h,
+        "put_out_share": min(1.0, out),
+        "deaths": float(died),
+    }
     return Score(_clip(score), {**breakdown, "completed": played}, figures)
 
 
@@ -165,6 +174,10 @@ _ADVICE = {
 }
 
 
+_NOTHING = 0.0005
+"""A loss that the three decimals of a score do not show."""
+
+
 def _grade(hours: Sequence[HourFigures], episode_length: int, verified: bool) -> GradeResult:
     found = score_hours(hours, episode_length)
     died = bool(found.figures["deaths"])
@@ -181,6 +194,8 @@ def _feedback(found: Score, died: bool) -> str:
         text += f"The market died after {parts['completed']:.0%} of the episode: nobody accepted the price. "
     elif parts["completed"] < 1.0:
         text += f"Only {parts['completed']:.0%} of the episode was played; the score is scaled by it. "
+    if WEIGHTS[weakest] * (1.0 - parts[weakest]) < _NOTHING:
+        return f"{text}Next to nothing is lost on any part."
     return f"{text}Most is lost on {weakest} ({parts[weakest]:.2f}): {_ADVICE[weakest]}."
 
 

@@ -6,9 +6,10 @@ played; those here hold for any scenario.
 
 from __future__ import annotations
 
-from typing import Annotated
+from math import inf
+from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from inferencegym.models import Weight, real_number, whole_number
 
@@ -28,24 +29,43 @@ PRICE_LIMIT_LOW, PRICE_LIMIT_HIGH = 0.01, 100.0
 """Prices that any scenario may allow, USD per GPU-hour."""
 CHANGE_MAX = 0.5
 GPUS_MIN, GPUS_MAX = 8, 256
-ARRIVAL_RATE_MAX = 20.0
+ARRIVAL_RATE_MIN, ARRIVAL_RATE_MAX = 0.01, 20.0
+"""Mean jobs an hour. With fewer than one in 100 hours most episodes would have no customer at all."""
 LINE_CAPACITY = 256
 """Jobs that may wait; more are turned away."""
 JOBS_PER_HOUR_MAX = 128
 WAIT_HOURS_MAX = 50_000.0
 
 
+def _any_number(value: Any) -> Any:
+    """A number of any size: a whole one beyond all floats is infinite."""
+    value = real_number(value)
+    if isinstance(value, int):
+        try:
+            return float(value)
+        except OverflowError:
+            return inf if value > 0 else -inf
+    return value
+
+
 # The limits stand first and inside: elsewhere an optional field keeps them out of its JSON schema.
-_Price = Annotated[float, Field(ge=PRICE_LIMIT_LOW, le=PRICE_LIMIT_HIGH), BeforeValidator(real_number)]
+_Price = Annotated[
+    float,
+    Field(allow_inf_nan=True),
+    BeforeValidator(_any_number),
+    WithJsonSchema({"type": "number", "minimum": PRICE_LIMIT_LOW, "maximum": PRICE_LIMIT_HIGH}),
+]
+"""Any number: the environment refuses it with the bounds of its scenario, which alone are in force."""
 _Change = Annotated[float, Field(ge=-CHANGE_MAX, le=CHANGE_MAX), BeforeValidator(real_number)]
 _Gpus = Annotated[int, Field(ge=GPUS_MIN, le=GPUS_MAX), BeforeValidator(whole_number)]
-_Rate = Annotated[float, Field(gt=0.0, le=ARRIVAL_RATE_MAX), BeforeValidator(real_number)]
+_Rate = Annotated[float, Field(ge=ARRIVAL_RATE_MIN, le=ARRIVAL_RATE_MAX), BeforeValidator(real_number)]
 
 
 class PriceAction(BaseModel):
     """The price of the next hour: either the price itself, or a change of the last one. Neither keeps it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    # NaN stays NaN on its way to a server: as null it would keep the price.
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, ser_json_inf_nan="constants")
 
     price: _Price | None = Field(
         default=None,
@@ -111,7 +131,9 @@ class MarketConfig(BaseModel):
     )
     gpus: _Gpus | None = Field(default=None, description="GPUs instead of the scenario's.")
     arrival_rate: _Rate | None = Field(
-        default=None, description="Mean jobs per hour instead of the scenario's, before its factors."
+        default=None,
+        description="Mean jobs per hour instead of the scenario's, before its factors; with the largest of "
+        "them at most 64 (surge: 17.77, adversarial: 19.04).",
     )
     revenue: Weight | None = Field(default=None, description="Weight of revenue.")
     low_wait_time: Weight | None = Field(default=None, description="Weight of short waits.")

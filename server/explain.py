@@ -185,7 +185,8 @@ def _range(schema: Schema) -> str:
         return f" ≥ {low}" if "minimum" in schema else f" > {low}"
     if math.isinf(low):
         return f" ≤ {high}" if "maximum" in schema else f" < {high}"
-    return f" from {low} {'to' if 'maximum' in schema else 'to below'} {high}"
+    start = f"from {low}" if "minimum" in schema else f"above {low}"
+    return f" {start} {'to' if 'maximum' in schema else 'to below'} {high}"
 
 
 def _span(schema: Schema, low_key: str, high_key: str, unit: str) -> str:

@@ -120,7 +120,7 @@ class EpisodeTools:
             _Tool(
                 "set_knobs",
                 "Act for one step and return what it brought: reward, observation, steps left. Fields that "
-                "are left out take their defaults.",
+                "are left out take the defaults that the schema and its descriptions tell.",
                 action_schema(self._played.bound.spec, self._played.task),
             ),
             _Tool(

@@ -11,15 +11,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from hashlib import sha256
+from math import floor, prod
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from inferencegym.errors import InvalidValueError, UnknownNameError
 from inferencegym.market_models import (
     ARRIVAL_RATE_MAX,
+    ARRIVAL_RATE_MIN,
     GPUS_MAX,
     GPUS_MIN,
     PRICE_LIMIT_HIGH,
@@ -92,8 +95,8 @@ class Weights(_Strict, frozen=True):
 
     @model_validator(mode="after")
     def _something_counts(self) -> Weights:
-        if self.revenue + self.low_wait_time + self.fairness + self.market_activity <= 0.0:
-            raise ValueError("the weights must not all be 0")
+        if not sum(map(micro, (self.revenue, self.low_wait_time, self.fairness, self.market_activity))):
+            raise ValueError("the weights must not all be 0 (they count in millionths)")
         return self
 
 
@@ -110,8 +113,10 @@ class Constraints(_Strict, frozen=True):
 
     @model_validator(mode="after")
     def _ordered(self) -> Constraints:
-        if self.min_price >= self.max_price:
-            raise ValueError(f"min_price ({self.min_price}) must be below max_price ({self.max_price})")
+        if micro(self.min_price) >= micro(self.max_price):
+            raise ValueError(
+                f"min_price ({self.min_price}) must be below max_price ({self.max_price}) by 0.000001 or more"
+            )
         return self
 
 
@@ -148,7 +153,7 @@ class Scenario(_Strict, frozen=True):
     card: Literal["H100", "H200", "A100-80", "A100-40", "L40S", "RTX 4090", "B200"]
     gpus: Whole = Field(ge=GPUS_MIN, le=GPUS_MAX)
     arrival_rate: Real = Field(
-        gt=0.0, le=ARRIVAL_RATE_MAX, description="Jobs per hour that look at the price."
+        ge=ARRIVAL_RATE_MIN, le=ARRIVAL_RATE_MAX, description="Jobs per hour that look at the price."
     )
     median_limit: Price = Field(description="Half of the customers pay more, USD per GPU-hour.")
     opening_price: Price
@@ -169,13 +174,21 @@ class Scenario(_Strict, frozen=True):
             total = sum(getattr(self, name).values())
             if abs(total - 1.0) > 1e-6:
                 raise ValueError(f"the shares of {name} must sum to 1, they sum to {total:.6g}")
-        peak = self.arrival_rate * max(self.hourly_arrivals)
-        for event in self.events:
-            peak *= max(1.0, event.arrivals)
-        if micro(peak) > MAX_RATE:
-            raise ValueError(
-                f"arrival_rate times its largest factors is {peak:.4g} jobs per hour; "
-                f"at most {MAX_RATE // SCALE}"
+        if not any(map(micro, self.hourly_arrivals)):
+            raise ValueError("hourly_arrivals must not all be 0")
+        factor = max(self.hourly_arrivals) * prod(max(1.0, event.arrivals) for event in self.events)
+        if micro(self.arrival_rate * factor) > MAX_RATE:
+            most = MAX_RATE // SCALE
+            raise PydanticCustomError(
+                "arrival_rate",
+                "at most {rate}, so that with the largest factors ({factor}) at most {most} jobs/h come",
+                {
+                    "key": "arrival_rate",
+                    "value": self.arrival_rate,
+                    "rate": floor(most / factor * 100) / 100,
+                    "factor": round(factor, 6),
+                    "most": most,
+                },
             )
         return self
 
@@ -269,7 +282,7 @@ class MarketFiles:
         given = {"gpus": gpus, "arrival_rate": arrival_rate}
         changed = {key: value for key, value in given.items() if value is not None}
         if changed:
-            scenario = _validated(Scenario, {**scenario.model_dump(), **changed}, "config", name)
+            scenario = _validated(Scenario, {**scenario.model_dump(), **changed}, "config", separator=".")
         merged = _merged(self.objective.model_dump(), scenario.objective)
         where = f"{self.scenarios_name}: {name}.objective"
         if objective:
@@ -299,25 +312,48 @@ def _load(objective: Path, scenarios: Path) -> MarketFiles:
     return MarketFiles(goal, parsed, scenarios.name)
 
 
+class _OnceLoader(yaml.SafeLoader):
+    """Refuses a mapping that has a key twice; YAML forbids it, the library takes the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """A mapping. Raises ConstructorError for a second key."""
+        seen = set[tuple[str, str]]()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if (key.tag, key.value) in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"the key {key.value!r} stands there twice", key.start_mark
+                    )
+                seen.add((key.tag, key.value))
+        return super().construct_mapping(node, deep)
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
-        document: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        document: Any = yaml.load(path.read_text(encoding="utf-8"), _OnceLoader)  # noqa: S506 - a SafeLoader
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise InvalidValueError(path.name, str(path), "a readable YAML file", str(error)) from None
     if not isinstance(document, dict):
         raise InvalidValueError(path.name, cast("object", document), "a mapping of keys to values")
     return cast("dict[str, Any]", document)
 
 
-def _validated(model: type[Model], raw: Any, where: str, *path: str) -> Model:
+def _validated(model: type[Model], raw: Any, where: str, *path: str, separator: str = ": ") -> Model:
     """``raw`` as a model; the first fault is raised with the file and the key."""
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        detail = error.errors()[0]
-        key = ".".join([*path, *(str(part) for part in detail["loc"])])
+        # An unknown key first: it is what a missing one was misspelt as.
+        faults = sorted(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
+        detail = faults[0]
+        rule: dict[str, Any] = detail.get("ctx", {})
+        key = ".".join([*path, *(str(part) for part in detail["loc"]), *filter(None, [rule.get("key")])])
         allowed = detail["msg"].removeprefix("Value error, ")
-        raise InvalidValueError(f"{where}: {key}" if key else where, detail.get("input"), allowed) from None
+        missing = [str(fault["loc"][-1]) for fault in faults if fault["type"] == "missing"]
+        if detail["type"] == "extra_forbidden" and missing:
+            allowed = f"a known key (missing: {', '.join(missing)})"
+        field = f"{where}{separator}{key}" if key else where
+        raise InvalidValueError(field, rule.get("value", detail.get("input")), allowed) from None
 
 
 def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -119,9 +119,16 @@ def _names(option: str, text: str | None) -> list[str] | None:
 
 
 def check_writable(paths: dict[str, Path | None]) -> None:
-    """Better now than after an hour of playing. Raises InvalidValueError that names the option."""
+    """Better now than after an hour of playing: each a file of its own that can be written.
+
+    Raises InvalidValueError that names the option.
+    """
     from agents import output_files
 
+    taken = dict[Path, str]()
     for option, path in paths.items():
         if path is not None:
+            first = taken.setdefault(path.resolve(), option)
+            if first != option:
+                raise InvalidValueError(option, str(path), f"another file than that of {first}")
             output_files.check_writable(option, path, ".png" if option == "--png" else "")

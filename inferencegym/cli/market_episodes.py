@@ -16,6 +16,7 @@ from inferencegym.cli.market_options import (
     RateOption,
     ScenarioOption,
     ScenariosOption,
+    SeedOption,
     market_files,
 )
 from inferencegym.errors import InvalidValueError
@@ -31,7 +32,7 @@ EXIT_DIFFERS = 1
 def trace(
     scenario: ScenarioOption = "steady",
     policy: PolicyOption = "evolved",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the customers.")] = 0,
+    seed: SeedOption = 0,
     hours: HoursOption = 200,
     parameters: ParametersOption = None,
     gpus: GpusOption = None,
@@ -48,6 +49,7 @@ def trace(
 
     check_writable({"--jsonl": jsonl, "--csv": csv})
     setup = market_files(objective, scenarios).setup(scenario, gpus, arrival_rate)
+    _check_parameters(parameters, scenario, (policy,))
     chosen = named_policy(policy, setup, parameters)
     played = list(play_market(setup, chosen, make_demand(setup, seed, hours)))
     if jsonl is not None:
@@ -65,6 +67,35 @@ def trace(
     )
 
 
+def _check_parameters(path: Path | None, scenario: str, policies: tuple[str, ...]) -> None:
+    """A file of parameters is for the evolved policy; that it was made for another scenario is said."""
+    if path is None:
+        return
+    if "evolved" not in policies:
+        raise InvalidValueError("--parameters", str(path), "for the policy evolved only")
+    from agents.market_files import read_document
+
+    _tell_origin(path, read_document(path), scenario)
+
+
+def _tell_origin(path: Path, document: dict[str, Any], scenario: str) -> None:
+    origin = document.get("scenario", scenario)
+    if origin != scenario:
+        typer.secho(
+            f"{path.name} was made for scenario {origin}, it plays {scenario}.", fg="yellow", err=True
+        )
+
+
+def _check_hours(options: dict[str, list[int]], hours: int) -> None:
+    """Hours of events: in the episode, each once."""
+    for option, chosen in options.items():
+        for hour in chosen:
+            if not 0 <= hour < hours:
+                raise InvalidValueError(option, hour, f"an hour from 0 to {hours - 1}")
+            if chosen.count(hour) > 1:
+                raise InvalidValueError(option, hour, "each hour once")
+
+
 def _write_lines(path: Path, lines: Any) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         file.writelines(f"{line}\n" for line in lines)
@@ -74,7 +105,7 @@ def duel(
     scenario: ScenarioOption = "surge",
     left: PolicyOption = "rule",
     right: PolicyOption = "evolved",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the customers of both.")] = 0,
+    seed: SeedOption = 0,
     hours: HoursOption = 200,
     surge_at: Annotated[list[int] | None, typer.Option(help="Hour before which a surge begins.")] = None,
     shock_at: Annotated[list[int] | None, typer.Option(help="Hour before which a shock begins.")] = None,
@@ -92,6 +123,8 @@ def duel(
 
     check_writable({"--csv": csv})
     setup = market_files(objective, scenarios).setup(scenario, gpus, arrival_rate)
+    _check_hours({"--surge-at": surge_at or [], "--shock-at": shock_at or []}, hours)
+    _check_parameters(parameters, scenario, (left, right))
     both = [(name, named_policy(name, setup, parameters)) for name in (left, right)]
     played = Duel(setup, both[0], both[1], seed, hours)
     while not played.done:
@@ -144,7 +177,8 @@ def claim(
     check_writable({"--output": output, "--trace": trace})
     files = market_files(objective, scenarios)
     source = parameters or parameters_path(scenario)
-    found = read_parameters(source, files.setup(scenario, gpus, arrival_rate))[0]
+    found, document = read_parameters(source, files.setup(scenario, gpus, arrival_rate))
+    _tell_origin(source, document, scenario)
     chosen, lines = parse_seeds(seeds), list[str]()
     with counting("seeds", len(chosen)) as advance:
         made = make_claim(
@@ -176,10 +210,11 @@ def verify(
     from inferencegym.cli.show import counting
 
     stated, files = read_claim(file), market_files(objective, scenarios)
+    lines = [] if trace is None else _read_lines(trace)
     with counting("seeds", len(stated.seeds)) as advance:
         found = differences(stated, files, advance)
     if trace is not None:
-        found += trace_differences(stated, files, _read_lines(trace))
+        found += trace_differences(stated, files, lines)
     typer.echo("\n".join(["differs:", *found]) if found else f"valid: {len(stated.seeds)} seeds replayed")
     typer.echo(METHOD)
     if found:
@@ -187,7 +222,11 @@ def verify(
 
 
 def _read_lines(path: Path) -> list[str]:
+    """The lines without their line feeds; any other line end stays and makes the line another one."""
     try:
-        return path.read_text(encoding="utf-8").splitlines()
+        text = path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidValueError("--trace", str(path), "a readable file of trace lines", str(error)) from None
+    if text and not text.endswith("\n"):
+        raise InvalidValueError("--trace", str(path), "lines that each end in a line feed, the last too")
+    return text.split("\n")[:-1]

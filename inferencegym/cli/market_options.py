@@ -20,6 +20,7 @@ __all__ = [
     "RateOption",
     "ScenarioOption",
     "ScenariosOption",
+    "SeedOption",
     "ThreadsOption",
     "market_files",
 ]
@@ -36,7 +37,8 @@ RateOption = Annotated[float | None, typer.Option(help="Jobs per hour instead of
 ParametersOption = Annotated[
     Path | None, typer.Option("--parameters", help="File of train-ga; default the scenario's own.")
 ]
-PolicyOption = Annotated[str, typer.Option(help="rule, untrained, evolved or static.")]
+PolicyOption = Annotated[str, typer.Option(help="hold, rule (baseline), untrained, evolved or static.")]
+SeedOption = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of the customers.")]
 HoursOption = Annotated[int, typer.Option(min=1, max=976, help="Hours of an episode.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 ThreadsOption = Annotated[int | None, typer.Option(min=1, help="Default one a CPU.")]

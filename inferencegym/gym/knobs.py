@@ -58,11 +58,15 @@ class Knob:
             return self.from_level(value)
         number = np.asarray(value).item()
         if self.kind == "whole":
+            if number not in range(int(self.low), int(self.high) + 1):
+                raise InvalidValueError(
+                    f"action.{self.name}", number, f"a whole number from {self.low:g} to {self.high:g}"
+                )
             return number
         # float32 may have rounded the bound itself outwards.
-        if np.float32(self.low) <= number <= np.float32(self.high):
-            number = min(max(number, self.low), self.high)
-        return number
+        if not np.float32(self.low) <= number <= np.float32(self.high):
+            raise InvalidValueError(f"action.{self.name}", number, f"a number from {self.low} to {self.high}")
+        return min(max(number, self.low), self.high)
 
     def from_level(self, level: Any) -> Any:
         """The value of a level of the grid."""

@@ -195,6 +195,80 @@ def test_a_file_that_is_no_claim_is_named(tmp_path: Path, text: str):
         read_claim(tmp_path / "none.json")
 
 
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"seeds": [-1, 105, 101]}, "seeds.0"),
+        ({"seeds": [2**63, 105, 101]}, "seeds.0"),
+        ({"seeds": [100.0, 105, 101]}, "seeds.0"),
+        ({"seeds": ["100", 105, 101]}, "seeds.0"),
+        ({"gpus": "64"}, "gpus"),
+        ({"gpus": 64.0}, "gpus"),
+        ({"fitness": True}, "fitness"),
+        ({"parameters": {"base_price": "2"}}, "parameters.base_price"),
+    ],
+)
+def test_a_value_of_another_type_is_named(
+    claimed: tuple[Claim, list[str]], tmp_path: Path, fields: dict[str, Any], says: str
+):
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps(claimed[0].model_dump() | fields))
+    with pytest.raises(InvalidValueError, match=rf"c\.json\.{says}"):
+        read_claim(path)
+
+
+def test_a_key_that_stands_there_twice_is_refused(claimed: tuple[Claim, list[str]], tmp_path: Path):
+    path = tmp_path / "c.json"
+    path.write_text(claimed[0].model_dump_json().replace('{"method"', '{"fitness":1,"method"', 1))
+    with pytest.raises(InvalidValueError, match="'fitness' stands there twice"):
+        read_claim(path)
+    path.write_text("[" * 100_000)
+    with pytest.raises(InvalidValueError, match=r"c\.json"):
+        read_claim(path)
+
+
+def test_a_seed_counts_once(claimed: tuple[Claim, list[str]]):
+    with pytest.raises(InvalidValueError, match="each seed once"):
+        make_claim(FILES, "surge", claimed[0].parameters, [100, 100], hours=5)
+    with pytest.raises(InvalidValueError, match=r"seeds\[1\]"):
+        make_claim(FILES, "surge", claimed[0].parameters, [100, -1], hours=5)
+    with pytest.raises(InvalidValueError, match="each seed once"):
+        differences(changed(claimed[0], seeds=[100, 105, 100]), FILES)
+
+
+def test_another_spelling_of_a_number_is_found(claimed: tuple[Claim, list[str]]):
+    claim = claimed[0]
+    moved = {**claim.parameters, "queue_gain": claim.parameters["queue_gain"] + 1e-9}
+    assert differences(changed(claim, parameters=moved), FILES)[0].startswith("parameters.queue_gain")
+    typed = {**claim.config, "gpus": 64.0}
+    assert differences(changed(claim, config=typed), FILES)[0].startswith("config.gpus")
+    rated = make_claim(FILES, "surge", claim.parameters, [100], hours=5, arrival_rate=11.00000001)
+    assert rated.arrival_rate == 11.0
+    assert differences(rated, FILES) == []
+    assert differences(changed(rated, arrival_rate=11.00000001), FILES)[0].startswith("arrival_rate")
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "says"),
+    [
+        (lambda text: text.replace("\n", "\r\n"), 1, "the same values in other bytes"),
+        (lambda text: "[" * 100_000 + "\n" + text, 1, "not JSON"),
+        (lambda text: text.removesuffix("\n"), 2, "line feed"),
+        (lambda text: text, 0, "valid"),
+    ],
+)
+def test_the_bytes_of_a_trace_are_compared(
+    claimed: tuple[Claim, list[str]], tmp_path: Path, change: Any, code: int, says: str
+):
+    claim_path, trace_path = tmp_path / "claim.json", tmp_path / "trace.jsonl"
+    claim_path.write_text(claimed[0].model_dump_json())
+    trace_path.write_bytes(change("".join(f"{line}\n" for line in claimed[1])).encode())
+    done = verify(claim_path, "--trace", str(trace_path))
+    assert done.returncode == code, done.stderr
+    assert says in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_claim_that_cannot_be_played_says_why(claimed: tuple[Claim, list[str]]):
     with pytest.raises(UnknownNameError, match="surge"):
         differences(changed(claimed[0], scenario="srge"), FILES)

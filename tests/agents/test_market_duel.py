@@ -52,6 +52,23 @@ def test_both_meet_the_same_customers_at_different_prices():
     assert any(left.joined != right.joined for left, right in seen)
 
 
+@pytest.mark.parametrize("seed", [-1, 2**63])
+def test_a_bad_seed_is_refused(seed: int):
+    with pytest.raises(InvalidValueError, match="seed"):
+        duel(seed=seed)
+
+
+def test_totals_are_exact_and_jobs_taken_over_are_counted():
+    both = duel("hold", "rule", hours=200)
+    while not both.done:
+        both.step()
+    for summary, side in zip(both.summary(), both.sides, strict=True):
+        assert summary.total_revenue == sum(round(row.revenue * 1e6) for row in side.rows) / 1e6
+        assert summary.jobs_taken_over > 0
+        assert summary.jobs_finished <= summary.jobs_taken_over + summary.jobs_joined
+    assert {row.price for row in both.sides[0].rows} == {SETUP.opening_price / 1e6}
+
+
 def test_a_surge_hits_both_from_the_next_hour_on():
     calm, surged = duel("static", "static"), duel("static", "static")
     for hour in range(120):

@@ -41,6 +41,15 @@ LOW, HIGH = SETUP.min_price, SETUP.max_price
 GOOD = PriceParameters.untrained(SETUP).natural()
 
 
+def test_hold_is_doing_nothing():
+    result, idle = play_episode(MARKET, Job("surge", "hold", 100)), make_env("surge", 100)
+    idle.reset()
+    total = 0.0
+    while not idle.done:
+        total += idle.step({})[1]
+    assert result.reward == pytest.approx(total)
+
+
 @pytest.mark.parametrize(
     ("busy", "waiting", "price"),
     [

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 import subprocess
 import sys
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +124,8 @@ def test_a_change_ends_at_the_bound_and_says_so():
         ({"price": 7.01}, "from 1.0 to 7.0, the price bounds of scenario steady"),
         ({"price": 0.99}, "from 1.0 to 7.0"),
         ({"price": -1}, "action.price"),
-        ({"price": float("nan")}, "action.price"),
-        ({"price": float("inf")}, "action.price"),
+        *(({"price": price}, "from 1.0 to 7.0") for price in (float("nan"), float("inf"), 0, 1e9, 10**400)),
+        *(({"price": price}, "from 1.0 to 7.0") for price in (-(10**400), 7.0000004, 0.9999996)),
         ({"price": "2"}, "not a boolean or text"),
         ({"price": True}, "not a boolean or text"),
         ({"change": 0.51}, "action.change"),
@@ -217,10 +219,19 @@ def test_weights_of_the_config_are_relative():
             InvalidValueError,
             "must not all be 0",
         ),
+        (
+            {"revenue": 1e-9, "low_wait_time": 0, "fairness": 4e-7, "market_activity": 0},
+            InvalidValueError,
+            "must not all be 0",
+        ),
+        ({"arrival_rate": 4e-7}, InvalidValueError, "config.arrival_rate"),
+        ({"arrival_rate": 0.009}, InvalidValueError, "0.01"),
+        ({"scenario": "surge", "arrival_rate": 17.78}, InvalidValueError, "config.arrival_rate: 17.78"),
+        *((junk, InvalidValueError, "config") for junk in ([], "", 0, False)),
         ({"colour": 1}, InvalidValueError, "config.colour"),
     ],
 )
-def test_a_bad_config_is_named(config: dict[str, Any], error: type[Exception], says: str):
+def test_a_bad_config_is_named(config: Any, error: type[Exception], says: str):
     with pytest.raises(error) as caught:
         make_env("steady", 0, config)
     assert says in str(caught.value)
@@ -262,6 +273,49 @@ def test_a_snapshot_of_another_market_is_refused():
     env = started("steady")
     with pytest.raises(InvalidValueError, match="snapshot"):
         env.restore(started("surge").snapshot())
+
+
+JUNK: list[Any] = [None, {}, 3, [], "snapshot", {"setup": None}]
+CHANGES: list[dict[str, Any]] = [
+    {"engine": (5, [])},
+    {"engine": None},
+    {"step_count": -4},
+    {"step_count": True},
+    {"seed": 9},
+    {"cumulative_reward": float("nan")},
+    {"last": ()},
+    {"last": object()},
+    {"checksum": None},
+    {"engine_kind": "CompiledMarketEngine"},
+]
+
+
+@pytest.mark.parametrize("engine", ["python", "compiled"])
+@pytest.mark.parametrize("bad", [*JUNK, *CHANGES])
+def test_what_is_no_snapshot_is_refused_and_changes_nothing(bad: Any, engine: str):
+    env = started("steady", 3)
+    if engine == "compiled":
+        module = pytest.importorskip("simulator.market_compiled")
+        env = MarketEnv("steady", 3, engine=module.CompiledMarketEngine)
+        env.reset()
+        if isinstance(bad, dict) and "engine_kind" in bad:
+            bad = {"engine_kind": "MarketEngine"}
+    env.step({})
+    kept = env.snapshot()
+    with pytest.raises(InvalidValueError, match="snapshot"):
+        env.restore(
+            {**kept, **bad} if bad in CHANGES or (isinstance(bad, dict) and "engine_kind" in bad) else bad
+        )
+    assert env.snapshot()["checksum"] == kept["checksum"]
+    env.restore(deepcopy(kept))
+    env.restore(pickle.loads(pickle.dumps(kept)))
+    assert env.snapshot()["checksum"] == kept["checksum"]
+
+
+def test_the_lowest_rates_and_weights_that_are_taken_can_be_played():
+    env = started("surge", arrival_rate=0.01, revenue=1e-6, low_wait_time=0, fairness=0, market_activity=0)
+    info = env.step({})[3]
+    assert info["metrics"]["fluid_revenue"] > 0.0
 
 
 def test_info_tells_objective_and_scenarios():

@@ -63,6 +63,24 @@ def test_the_formula():
     }
 
 
+def test_money_sums_exactly_and_a_share_is_at_most_one():
+    found = score_hours(hours(200, revenue=0.1, joined_gpus=1, interrupted_gpus=9), 200)
+    assert found.figures["revenue_usd"] == 20.0
+    assert found.figures["put_out_share"] == 1.0
+    assert found.breakdown["fairness"] == 0.0
+
+
+def test_a_perfect_score_gets_no_advice():
+    perfect = {**HOUR, "revenue": 125.0, "queue_depth": 0, "interrupted_gpus": 0}
+    told = GRADER.grade_log("steady", [{"metrics": perfect}] * 200)
+    assert told.score == pytest.approx(1.0)
+    assert "Most is lost" not in told.feedback
+    assert (
+        "Most is lost on fairness"
+        in GRADER.grade_log("steady", [{"metrics": {**perfect, "interrupted_gpus": 2}}] * 200).feedback
+    )
+
+
 def test_half_an_episode_earns_half():
     whole, half = score_hours(hours(200), 200), score_hours(hours(100), 200)
     assert half.score == pytest.approx(whole.score / 2)
@@ -151,7 +169,7 @@ def test_a_replay_names_the_action_that_is_out_of_bounds():
         GRADER.grade_log("stedy", [{"metrics": HOUR}])
 
 
-AGENTS = ("random", "zero", "baseline", "static", "untrained", "evolved")
+AGENTS = ("random", "zero", "hold", "baseline", "static", "untrained", "evolved")
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +191,7 @@ def test_evolved_is_best_and_a_random_price_wins_nothing(table: Any, task: str):
     for ranking in (scores, rewards):
         assert ranking["random"] < ranking["baseline"] < ranking["evolved"]
         assert ranking["zero"] < ranking["evolved"]
+        assert ranking["hold"] < ranking["evolved"]
     if task != "steady":  # there one constant price is all there is to find
         assert scores["static"] < scores["evolved"]
         assert rewards["static"] < rewards["evolved"]

@@ -73,6 +73,24 @@ def test_scenarios_are_listed_from_any_file(run: Run, tmp_path: Path) -> None:
     assert "mine, rule" in told
 
 
+def test_the_rule_has_both_names(run: Run) -> None:
+    told = [ok(run("market", "trace", "--policy", name, "--hours", "9")) for name in ("rule", "baseline")]
+    assert told[0].replace("rule", "baseline") == told[1]
+
+
+def test_parameters_of_another_scenario_are_said_to_be(run: Run, tmp_path: Path) -> None:
+    from agents.market_files import parameters_path
+
+    path = parameters_path("surge")
+    words = ("--scenario", "steady", "--parameters", path, "--hours", "9")
+    for command in (("trace",), ("duel",), ("claim", "--seeds", "3", "--output", tmp_path / "c.json")):
+        result = run("market", command[0], *command[1:], *words)
+        assert result.code == 0, result.err
+        assert "was made for scenario surge, it plays steady" in result.err
+    result = run("market", "trace", *words[2:], "--scenario", "surge")
+    assert "was made for" not in result.err
+
+
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
@@ -86,6 +104,17 @@ def test_scenarios_are_listed_from_any_file(run: Run, tmp_path: Path) -> None:
         (("scenarios", "--objective", "none.yaml"), 2, "none.yaml"),
         (("trace", "--gpus", "3"), 2, "gpus"),
         (("newest",), 1, "train-ga"),
+        (("duel", "--surge-at", "500"), 2, "an hour from 0 to 199"),
+        (("duel", "--shock-at", "-3"), 2, "an hour from 0 to 199"),
+        (("duel", "--surge-at", "60", "--surge-at", "60"), 2, "each hour once"),
+        (("duel", "--seed", str(2**63)), 2, "--seed"),
+        (("trace", "--seed", str(2**63)), 2, "--seed"),
+        (("trace", "--jsonl", "x", "--csv", "./x"), 2, "another file than that of --jsonl"),
+        (("claim", "--output", "x", "--trace", "x"), 2, "another file than that of --output"),
+        (("claim", "--output", "x", "--seeds", "5,5"), 2, "each seed once"),
+        (("trace", "--policy", "rule", "--parameters", "junk"), 2, "for the policy evolved only"),
+        (("trace", "--parameters", "junk"), 2, "junk"),
+        (("trace", "--arrival-rate", "1e-7"), 2, "arrival_rate"),
     ],
 )
 def test_wrong_words_are_named_and_write_nothing(

@@ -22,6 +22,7 @@ from openenv.validation.runtime.contracts import RuntimePlan
 
 from env.market import make_env
 from inferencegym import InferenceGymClient, InferenceGymEnv
+from inferencegym.errors import InvalidValueError
 from inferencegym.gym.http_env import HTTPGymEnv
 from inferencegym.market_models import PriceAction
 from tests.server.conftest import begin, error_of
@@ -61,11 +62,11 @@ BOUNDS = "a number from 1.0 to 7.0, the price bounds of scenario steady"
 @pytest.mark.parametrize(
     ("action", "says"),
     [
-        (b'{"price":NaN}', "from 0.01 to 100.0"),
-        (b'{"price":-Infinity}', "from 0.01 to 100.0"),
-        (b'{"price":1e400}', "from 0.01 to 100.0"),
-        (b'{"price":-2}', "from 0.01 to 100.0"),
-        (b'{"price":0}', "from 0.01 to 100.0"),
+        (b'{"price":NaN}', BOUNDS),
+        (b'{"price":-Infinity}', BOUNDS),
+        (b'{"price":1e400}', BOUNDS),
+        (b'{"price":-2}', BOUNDS),
+        (b'{"price":0}', BOUNDS),
         (b'{"price":0.5}', BOUNDS),
         (b'{"price":7.000001}', BOUNDS),
         (b'{"price":"2"}', "action.price"),
@@ -94,8 +95,10 @@ async def test_a_refused_price_names_the_bounds(client: httpx.AsyncClient, actio
         ({"scenario": "stedy"}, "steady"),
         ({"gpus": 1000}, "from 8 to 256"),
         ({"arrival_rate": -1}, "config.arrival_rate"),
+        ({"arrival_rate": 4e-7}, "from 0.01 to 20.0"),
         ({"revenue": 2}, "config.revenue"),
-        ({"scenario": "surge", "arrival_rate": 20}, "at most 64"),
+        ({"revenue": 1e-9, "low_wait_time": 0, "fairness": 0, "market_activity": 0}, "must not all be 0"),
+        ({"scenario": "surge", "arrival_rate": 20}, "config.arrival_rate: 20.0"),
     ],
 )
 async def test_a_refused_config_starts_nothing(
@@ -105,6 +108,17 @@ async def test_a_refused_config_starts_nothing(
     assert reply.status_code == 422
     error = error_of(reply)
     assert says in f"{error['message']} {error['hint']}"
+    reply = await client.post(
+        f"{MOUNT}/grade", json={"task_id": "steady", "seed": 0, "actions": [{}], "config": config}
+    )
+    assert reply.status_code in (404, 422)  # 404: no such scenario
+
+
+async def test_the_fewest_customers_can_be_graded(client: httpx.AsyncClient) -> None:
+    body = {"task_id": "steady", "seed": 0, "actions": [{}] * 20, "config": {"arrival_rate": 0.01}}
+    reply = await client.post(f"{MOUNT}/grade", json=body)
+    assert reply.status_code == 200, reply.text
+    assert 0.0 <= reply.json()["score"] <= 1.0
 
 
 async def test_a_dead_market_is_terminated_and_graded_as_ended(client: httpx.AsyncClient) -> None:
@@ -143,6 +157,8 @@ def test_rest_websocket_gymnasium_and_this_process_play_one_episode(url: str) ->
     over_http = HTTPGymEnv(url, "surge", "market", action_mode="dict")
     over_http.reset(seed=11)
     rewards = [over_http.step({"change": [action.change]})[1] for action in actions]
+    with pytest.raises(InvalidValueError, match=r"from -0\.2 to 0\.2"):
+        over_http.step({"change": [0.3]})
     assert rewards == [reward for _, reward in expected]
     over_http.close()
 

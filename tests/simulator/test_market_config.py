@@ -56,6 +56,12 @@ def test_the_shipped_files_are_what_they_say(tmp_path: Path):
         ("weights.revenue", "much", "weights.revenue"),
         ("weights.fairness", None, "weights.fairness"),
         ("weights", dict.fromkeys(OBJECTIVE["weights"], 0), "must not all be 0"),
+        ("weights", dict.fromkeys(OBJECTIVE["weights"], 4e-7), "must not all be 0"),
+        (
+            "constraints",
+            {"min_price": 1, "max_price": 1.0000001, "max_avg_wait": 4},
+            "must be below max_price",
+        ),
         ("constraints.min_price", 8, "min_price (8.0) must be below max_price (7.0)"),
         ("constraints.max_price", 1e9, "constraints.max_price"),
         ("constraints.max_avg_wait", 0, "constraints.max_avg_wait"),
@@ -76,7 +82,9 @@ def test_a_wrong_objective_is_named_by_file_and_key(tmp_path: Path, path: str, v
         ("surge.gpu", 3, "surge.gpu"),
         ("surge.gpus", 4, "surge.gpus"),
         ("surge.card", "V100", "surge.card"),
-        ("surge.arrival_rate", 19.9, "at most 64"),
+        ("surge.arrival_rate", 19.9, "surge.arrival_rate: 19.9 is not allowed; allowed: at most 17.77"),
+        ("surge.arrival_rate", 4e-7, "surge.arrival_rate"),
+        ("surge.hourly_arrivals", [0.0] * 24, "must not all be 0"),
         ("surge.arrival_rate", True, "surge.arrival_rate"),
         ("surge.job_gpus", {1: 0.5}, "must sum to 1"),
         ("surge.job_gpus", {3: 1.0}, "surge.job_gpus"),
@@ -96,7 +104,19 @@ def test_a_wrong_scenario_is_named_by_file_and_key(tmp_path: Path, path: str, va
     assert says in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["[1, 2]", "a: [", "", "\ttab: 1"])
+def test_a_key_that_stands_there_twice_is_refused(tmp_path: Path):
+    text = SCENARIOS_PATH.read_text().replace("  gpus: 64\n", "  gpus: 64\n  gpus: 32\n", 1)
+    with pytest.raises(InvalidValueError, match=r"scenarios\.yaml.*'gpus' stands there twice"):
+        load(tmp_path, scenarios=text)
+
+
+def test_a_misspelt_key_is_named_with_what_is_missing(tmp_path: Path):
+    wrong = {("gpuss" if key == "gpus" else key): value for key, value in SCENARIOS["steady"].items()}
+    with pytest.raises(InvalidValueError, match=r"steady\.gpuss.*missing: gpus"):
+        load(tmp_path, scenarios={"steady": wrong})
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "a: [", "", "\ttab: 1", "[" * 100_000])
 def test_what_is_no_mapping_is_refused(tmp_path: Path, text: str):
     with pytest.raises(InvalidValueError, match=r"scenarios\.yaml"):
         load(tmp_path, scenarios=text)

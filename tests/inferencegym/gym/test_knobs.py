@@ -61,7 +61,9 @@ def test_float32_may_round_a_bound_outwards() -> None:
     for end in (0.1, 0.7):
         assert knob.from_space(np.asarray([end], dtype=np.float32)) == pytest.approx(end, abs=1e-7)
         assert 0.1 <= knob.from_space(np.asarray([end], dtype=np.float32)) <= 0.7
-    assert knob.from_space(0.8) == 0.8  # for the action model to refuse
+    for beyond in (0.8, 0.0, float("nan")):
+        with pytest.raises(InvalidValueError, match=r"action\.x.*from 0\.1 to 0\.7"):
+            knob.from_space(beyond)
 
 
 def test_default_levels() -> None:
