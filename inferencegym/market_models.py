@@ -70,7 +70,7 @@ class PriceAction(BaseModel):
     price: _Price | None = Field(
         default=None,
         description="Price in USD per GPU-hour, within the scenario's bounds (min_price and max_price of the "
-        "observation); outside of them it is refused.",
+        "observation); outside of them it is refused. Without price and change the last price stays.",
     )
     change: _Change | None = Field(
         default=None,
