@@ -108,7 +108,7 @@ class MarketEnv:
         """Start over with ``seed`` (``None``: the current one) and return the first observation."""
         if seed is not None:
             self._seed = checked_seed(seed)
-        demand = Demand(self.setup, np.random.PCG64(self._seed), OPENING_HOURS + self.task.episode_length)
+        demand = self._demand(self._seed)
         self._engine = self._make_engine(self.setup, demand)
         self._fluid_revenue = (
             fluid_revenue(self.setup, demand.rates[OPENING_HOURS:], demand.willing[OPENING_HOURS:]) / SCALE
@@ -196,6 +196,10 @@ class MarketEnv:
         checked_snapshot(snapshot, {**dict.fromkeys(_CHANGING), "setup": self.setup})
         seed, steps, total = checked_progress(snapshot, self.task.episode_length)
         check_alike("snapshot.last", snapshot["last"], self._last)
+        engine = self._engine or self._make_engine(self.setup, self._demand(seed))
+        check_alike("snapshot.engine", snapshot["engine"], engine.snapshot())
+        if snapshot["engine"][0] != OPENING_HOURS + steps:
+            raise InvalidValueError("snapshot.engine[0]", snapshot["engine"][0], f"{OPENING_HOURS + steps}")
         check_alike("snapshot.cumulative_reward", total, 0)
         if self._engine is None or self._seed != seed:
             self.reset(seed)
@@ -204,6 +208,9 @@ class MarketEnv:
         self._step_count, self._cumulative_reward = steps, int(total)
 
     # --- parts ---------------------------------------------------------------------------------------------
+
+    def _demand(self, seed: int) -> Demand:
+        return Demand(self.setup, np.random.PCG64(seed), OPENING_HOURS + self.task.episode_length)
 
     def _started(self) -> MarketEngine:
         if self._engine is None:

@@ -286,6 +286,19 @@ def test_what_is_no_snapshot_is_refused_and_changes_nothing(bad: Any):
     assert env.snapshot() == kept
 
 
+@pytest.mark.parametrize("bad", [(5, []), None, (), (-1, [])])
+def test_a_snapshot_with_another_engine_is_refused(bad: Any):
+    compiled = pytest.importorskip("simulator.market_compiled").CompiledMarketEngine
+    for env in (started("steady", 3), MarketEnv("steady", 3, engine=compiled)):
+        env.reset()
+        kept = env.snapshot()
+        for engine in (bad, (kept["engine"][0] + 1, *kept["engine"][1:])):
+            with pytest.raises(InvalidValueError, match=r"snapshot\.engine"):
+                env.restore({**kept, "seed": 8, "engine": engine})
+        assert env.state()["seed"] == 3
+        env.restore(kept)
+
+
 def test_the_lowest_rates_and_weights_that_are_taken_can_be_played():
     env = started("surge", arrival_rate=0.01, revenue=1e-6, low_wait_time=0, fairness=0, market_activity=0)
     info = env.step({})[3]
