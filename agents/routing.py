@@ -8,7 +8,7 @@ baseline      the default action for ever: MEDIUM alone
 always_small  SMALL alone
 always_large  LARGE alone
 always_cache  the cache for every query, MEDIUM where it misses
-heuristic     rules that an operator would write down: cache, knowledge base, then the model that should do
+heuristic     rules that an operator would write down: cache, knowledge base, cleaner hours, then a cascade
 lookahead     the highest expected reward of all actions, from what is observed and the published figures
 optimal       the exact optimum of a classic game; on a stream a clairvoyant router, query by query
 ppo           the network that PPO trained (:mod:`agents.ppo_demo`)
@@ -31,12 +31,12 @@ from inferencegym.routing_models import ModelChoice, RoutingAction, RoutingObser
 
 __all__ = ["AGENTS", "Constant", "Heuristic", "Optimal", "UniformRandom"]
 
-CACHE_SIMILARITY = 0.85
+CACHE_SIMILARITY = 0.8
 CACHE_AGE_MAX_H = 8.0
 KB_AGE_MAX_H = 8.0
 MARGIN = 0.0
 """What a model's accuracy must exceed the difficulty estimate by."""
-CARBON_FALL = 0.85
+CARBON_FALL = 0.9
 """A query that may wait does so when the forecast is below this share of the present carbon intensity."""
 
 
@@ -75,10 +75,15 @@ class Constant:
 
 
 class Heuristic:
-    """A fresh and near cached answer; else a fresh passage; else the smallest living model that should do."""
+    """A fresh and near cached answer; else a fresh passage; else, where a model above SMALL is needed and
+    carbon falls within the deadline, waiting; else a cascade that stops at the first answer that passes the
+    check.
+
+    A classic game shows how hard a query is: there the smallest model that will do, without a cascade.
+    """
 
     def __init__(self, task_id: str, seed: int) -> None:
-        get_task(task_id)
+        self._guesses = get_task(task_id).stream is not None
 
     def reset(self) -> None:
         """Nothing to forget."""
@@ -92,8 +97,13 @@ class Heuristic:
         if seen.kb_available and seen.kb_age_h <= KB_AGE_MAX_H:
             return RoutingAction(strategy=Strategy.CALL_KB, model_choice=model)
         falls = seen.carbon_if_wait < CARBON_FALL * seen.carbon_intensity
-        if falls and seen.wait_h <= seen.deadline_h:
+        needed = model > ModelChoice.SMALL or not self._guesses
+        if falls and needed and seen.wait_h <= seen.deadline_h:
             return RoutingAction(strategy=Strategy.WAIT, model_choice=model)
+        up = seen.models_up
+        if self._guesses and up.small and up.medium:
+            last = ModelChoice.LARGE if up.large else ModelChoice.MEDIUM
+            return RoutingAction(strategy=Strategy.DO_CASCADE, model_choice=last, exit_flag=True)
         return RoutingAction(model_choice=model)
 
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from env.routing_tasks import get_task
 from grader.routing_search import best_action, start_of
 from inferencegym.routing_models import CATEGORIES, ModelChoice, RoutingAction, RoutingObservation, Strategy
+from simulator import routing_cache as cache
 from simulator import routing_fleet as fleet
 from simulator.routing_classic import ClassicGame, ClassicQuery
 from simulator.routing_classic_games import LARGE_FEE
@@ -94,8 +95,7 @@ class LookAhead:
             worth = self._worth(observation, action, expected)
             if worth > value:
                 best, value, sure = action, worth, expected.correct
-        if best.strategy != Strategy.WAIT:
-            self._sure[observation.query_id] = sure
+        self._sure[observation.query_id] = sure
         return best
 
     def _classic(self, seen: RoutingObservation) -> RoutingAction:
@@ -127,7 +127,8 @@ class LookAhead:
             alone = Expected(models.right[model], models.energy_wh[model], models.latency_s[model])
             yield RoutingAction(model_choice=model), alone
             yield _action(Strategy.CALL_KB, model), self._knowledge_base(seen, models, alone)
-            yield _action(Strategy.WAIT, model), self._wait(seen, model, alone)
+            if seen.deadline_h > 0.0:
+                yield _action(Strategy.WAIT, model), self._wait(seen, model, alone)
             if model > SMALL:
                 part = fleet.EARLY_EXIT_SHARE
                 smaller = models.right[model - 1]
@@ -136,8 +137,8 @@ class LookAhead:
                 if all(up[: model + 1]):
                     cascade = RoutingAction(strategy=Strategy.DO_CASCADE, model_choice=model, exit_flag=True)
                     yield cascade, _cascade(models, model)
-        if seen.cache_similarity >= fleet.CACHE_THRESHOLD and seen.cache_age_h <= fleet.CACHE_TTL_H:
-            cached = Expected(self._cached(seen), fleet.LOOKUP_WH, fleet.LOOKUP_S)
+        if seen.cache_similarity >= cache.CACHE_THRESHOLD and seen.cache_age_h <= cache.CACHE_TTL_H:
+            cached = Expected(self._cached(seen), cache.LOOKUP_WH, cache.LOOKUP_S)
             yield _action(Strategy.USE_CACHE, MEDIUM), cached
 
     def _cached(self, seen: RoutingObservation) -> float:
@@ -160,16 +161,17 @@ class LookAhead:
         latency = fleet.KB_LATENCY * fleet.answer_seconds(0, load, 1.0)
         return Expected(
             found * fresh + (1.0 - found) * alone.correct,
-            fleet.LOOKUP_WH + found * energy + (1.0 - found) * alone.energy_wh,
-            fleet.LOOKUP_S + found * latency + (1.0 - found) * alone.latency_s,
+            cache.LOOKUP_WH + found * energy + (1.0 - found) * alone.energy_wh,
+            cache.LOOKUP_S + found * latency + (1.0 - found) * alone.latency_s,
         )
 
     def _wait(self, seen: RoutingObservation, model: ModelChoice, alone: Expected) -> Expected:
         held_h = seen.wait_h + seen.waiting // fleet.LANE_PER_HOUR
         loads = (seen.model_load.small, seen.model_load.medium, seen.model_load.large)
         change = day_share(seen.hour + held_h) - day_share(seen.hour)
-        load = loads[model] + LOAD_SWING[model] * float(change) + fleet.HELD_LOAD * (seen.waiting + 1)
-        load = min(max(load, 0.05), fleet.LOAD_MAX)
+        hour_load = loads[model] + LOAD_SWING[model] * float(change)
+        place = seen.waiting % fleet.LANE_PER_HOUR + 1
+        load = min(max(hour_load, fleet.LANE_LOAD) + fleet.HELD_LOAD * place, fleet.LOAD_MAX)
         energy = fleet.answer_energy_wh(model, load) / fleet.answer_energy_wh(model, loads[model])
         return Expected(alone.correct, alone.energy_wh * energy, alone.latency_s, held_h)
 
@@ -183,8 +185,7 @@ class LookAhead:
             late = expected.held_h > seen.deadline_h
             latency = fleet.LATENCY_CAP if late else fleet.WAIT_PRICE * expected.held_h / seen.deadline_h
         else:
-            seconds = expected.latency_s + 3600.0 * expected.held_h
-            latency = min(fleet.LATENCY_PRICE_PER_S * seconds, fleet.LATENCY_CAP)
+            latency = fleet.latency_penalty(expected.latency_s)
         return expected.correct - penalty - latency
 
 

@@ -226,7 +226,9 @@ def describe() -> dict[str, Any]:
             "carbon_price_per_g": routing_fleet.CARBON_PRICE_PER_G,
             "carbon_cap": routing_fleet.CARBON_CAP,
             "latency_price_per_s": routing_fleet.LATENCY_PRICE_PER_S,
+            "latency_knee_s": routing_fleet.LATENCY_KNEE_S,
             "latency_cap": routing_fleet.LATENCY_CAP,
+            "latency_cap_from_s": routing_fleet.LATENCY_GONE_S,
             "wait_price": routing_fleet.WAIT_PRICE,
         },
         "energy_wh": {

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from env import routing_stream as single
 from env.routing import RoutingEnv
 from env.routing_tasks import get_task
+from simulator import routing_cache as cache
 from simulator import routing_fleet as fleet
 from simulator.compiled import compiled
 from simulator.routing_fleet import LOAD_START, MODELS, Outcome, Query, State
@@ -53,7 +54,7 @@ OBSERVATION_COLUMNS = (
 """Columns of an array of observations: the numbers of RoutingObservation, nested ones by their path."""
 
 METRIC_COLUMNS = {
-    "correct": 0,
+    "correct": 18,
     "energy_wh": 1,
     "co2_g": 2,
     "latency_s": 3,
@@ -152,18 +153,21 @@ class RoutingBatch:
 _load_of = compiled(fleet.load_of)
 _energy = compiled(fleet.answer_energy_wh)
 _seconds = compiled(fleet.answer_seconds)
+queued = compiled(fleet.queued)
+nearest_cached = compiled(cache.nearest_cached)
 _figures: dict[str, Any] = {"load_of": _load_of, "answer_energy_wh": _energy, "answer_seconds": _seconds}
-_run_model = compiled(fleet.run_model, stand_in=compiled(fleet.stand_in), **_figures)
+_stand_in = compiled(fleet.stand_in)
+_run_model = compiled(fleet.run_model, stand_in=_stand_in, **_figures)
 answer = compiled(
     fleet.answer,
-    look_up=compiled(fleet.look_up),
+    queued=queued,
+    look_up=compiled(cache.look_up, nearest_cached=nearest_cached),
     ask_knowledge_base=compiled(fleet.ask_knowledge_base, **_figures),
     run_model=_run_model,
-    run_cascade=compiled(fleet.run_cascade, run_model=_run_model),
-    weigh=compiled(fleet.weigh),
+    run_cascade=compiled(fleet.run_cascade, run_model=_run_model, stand_in=_stand_in),
+    weigh=compiled(fleet.weigh, latency_penalty=compiled(fleet.latency_penalty)),
 )
-commit = compiled(fleet.commit)
-nearest_cached = compiled(single.nearest_cached)
+commit = compiled(fleet.commit, stores=compiled(cache.stores))
 seen_up = compiled(single.seen_up)
 load_of = _load_of
 
@@ -185,7 +189,7 @@ def _observe(
     out[7] = query[22]
     out[8] = query[23]
     out[9] = int(now) + query[9] - now
-    out[10] = held[int(now) + int(query[9])]
+    out[10] = queued(held, int(now) + int(query[9]))
     out[11] = 0.0
     out[12] = 0.0
     if near >= 0:

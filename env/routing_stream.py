@@ -16,10 +16,19 @@ from inferencegym.routing_models import (
     RoutingObservation,
     UpModels,
 )
-from simulator.routing_fleet import CACHE_TTL_H, LOAD_START, MODELS, Outcome, answer, commit, load_of
+from simulator.routing_cache import nearest_cached, stores
+from simulator.routing_fleet import (
+    LOAD_START,
+    MODELS,
+    Outcome,
+    answer,
+    commit,
+    load_of,
+    queued,
+)
 from simulator.routing_stream import STREAM_HOURS, StreamConfig, accuracy_of, draw_stream
 
-__all__ = ["StreamPlay", "nearest_cached", "seen_up"]
+__all__ = ["StreamPlay", "seen_up"]
 
 Row = list[float]
 
@@ -48,14 +57,6 @@ TERMS: tuple[str, ...] = (
     "early_exit_bonus",
     "large_fee",
 )
-
-
-def nearest_cached(query: Any, cached_h: Any) -> int:
-    """Topic of the fresh cached question nearest to this one: itself, else its neighbour; -1 for neither."""
-    own, near = int(query[1]), int(query[2])
-    if cached_h[own] >= 0.0 and query[0] - cached_h[own] <= CACHE_TTL_H:
-        return own
-    return near if cached_h[near] >= 0.0 and query[0] - cached_h[near] <= CACHE_TTL_H else -1
 
 
 def seen_up(model: int, now: float, down: Any, state: Any) -> bool:
@@ -121,16 +122,16 @@ class StreamPlay:
         """Decide the query at hand; returns reward, its terms, and metrics."""
         out = self.preview(action)
         query = self.queries[self.index]
-        commit(query, self.held, self.cached_h, self.cached_right, self.state, self.capacity, out)
-        if out[17] > 0.0 and out[16] < 0.0:
+        if stores(query, self.cached_h, out):
             self.cached_by[int(query[1])] = self.index
+        commit(query, self.held, self.cached_h, self.cached_right, self.state, self.capacity, out)
         self.index += 1
-        self.correct += int(out[0])
+        self.correct += int(out[18])
         self.energy_wh += out[1]
         self.co2_g += out[2]
         terms: dict[str, float] = dict(zip(TERMS, (out[18], out[19], out[20], *_NO_BONUS), strict=True))
         metrics = {
-            "correct": out[0] > 0.0,
+            "correct": out[18] > 0.0,
             "energy_wh": out[1],
             "co2_g": out[2],
             "latency_s": out[3],
@@ -203,7 +204,7 @@ class StreamPlay:
         self.held, self.cached_h, self.cached_right, self.cached_by, self.state = map(list, lists)
 
     def _waiting(self, query: Row) -> int:
-        return int(self.held[int(query[0]) + int(query[9])])
+        return queued(self.held, int(query[0]) + int(query[9]))
 
     def _loads(self, now: float) -> PerModel:
         hour, state = self.hours[int(now)], self.state

@@ -1,10 +1,11 @@
 """Floor and optimum of an episode: what scores 0 and 1.
 
 Classic games: exact, by exhaustive search. Streams: the floor is the worst constant action on this very
-stream; the optimum is a clairvoyant router that knows the answer of every model to every query, the true
-carbon of later hours and which models are dead, and takes the best action query by query. It does not plan
-ahead (what it puts into the cache, how it loads the models), so that it is a reference rather than a bound;
-a score above it is cut at 1.
+stream that answers at once (always to wait, where users are kept waiting, is below it); the optimum is a
+clairvoyant router that knows the answer of every model to every query, the true carbon of later hours and
+which models are dead, and takes the best action query by query. It does not plan ahead (what it puts into
+the cache, how it loads the models), so that it is a reference rather than a bound; a score above it is cut
+at 1.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def _anchors(task_id: str, seed: int, region: Region | None, start_hour: int | N
     if isinstance(play, ClassicPlay):
         found = extremes(play.game)
         return Anchors(found.floor, found.optimum)
-    floor = min(_constant(task_id, seed, config, action) for action in STREAM_ACTIONS)
+    at_once = (action for action in STREAM_ACTIONS if action.strategy != Strategy.WAIT)
+    floor = min(_constant(task_id, seed, config, action) for action in at_once)
     optimum = sum(play.play(clairvoyant_action(play))[0] for _ in range(len(play.queries)))
     return Anchors(floor, optimum)
 

@@ -193,10 +193,14 @@ class RoutingObservation(_Record):
         description="Of the grid now, g CO2/kWh; in the classic tasks the contract's own unit.",
     )
     carbon_if_wait: float = Field(
-        ge=0.0, le=CARBON_MAX, description="Forecast for the hour that WAIT would hold the query until."
+        ge=0.0, le=CARBON_MAX, description="Forecast for the hour that WAIT would book."
     )
-    wait_h: float = Field(ge=0.0, le=HOURS_MAX, description="Hours that WAIT would hold the query.")
-    waiting: Whole = Field(ge=0, le=1_000, description="Queries that are being held until that same hour.")
+    wait_h: float = Field(ge=0.0, le=HOURS_MAX, description="Hours until the hour that WAIT would book.")
+    waiting: Whole = Field(
+        ge=0,
+        le=1_000,
+        description="Held queries ahead of it from that hour on: each eight of them push it an hour further.",
+    )
     cache_contents: tuple[str, ...] = Field(
         description="Ids in the cache: all of them in the classic tasks; in streams the earlier query that "
         "the nearest answer is of."

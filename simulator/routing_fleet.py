@@ -12,10 +12,12 @@ Energy per answer falls with the batch that shares each read of the weights. Two
 from __future__ import annotations
 
 from enum import IntEnum
+from math import log
 from typing import Any
 
+from simulator.routing_cache import LOOKUP_S, LOOKUP_WH, look_up, stores
+
 __all__ = [
-    "CACHE_THRESHOLD",
     "LOAD_START",
     "MODELS",
     "Hour",
@@ -26,7 +28,9 @@ __all__ = [
     "answer_energy_wh",
     "answer_seconds",
     "commit",
+    "latency_penalty",
     "load_of",
+    "queued",
 ]
 
 
@@ -109,7 +113,7 @@ class Outcome(IntEnum):
     DEAD_LARGE = 14
     HELD_H = 15
     HELD_HOUR = 16
-    """Hour for which WAIT booked it; -1 without."""
+    """Hour in which WAIT runs it; -1 without."""
     STORED = 17
     SCORE = 18
     CARBON_PENALTY = 19
@@ -151,17 +155,13 @@ service's traffic, and the larger the model the fewer answers its GPUs give. Our
 SHARE_STEP = 0.05
 LOAD_START = 1.0 / 3.0
 LOAD_MAX = 0.95
-HELD_LOAD = 0.02
-"""Load that each query held until an hour adds in that hour: held queries run in one batch."""
+LANE_LOAD, HELD_LOAD = 0.45, 0.02
+"""Held queries run in one batch with what else the service holds back, and that fills idle hours: a model's
+load is then LANE_LOAD at least, and each held query of the hour adds HELD_LOAD. About what queries meet when
+they arrive, so that waiting saves by cleaner power and hardly by fuller batches; our assumption."""
 LANE_PER_HOUR = 8
 """Held queries that run in one hour; those above go to the next."""
 
-CACHE_THRESHOLD = 0.8
-CACHE_TTL_H = 12.0
-"""Similarity from which a cached answer is taken (GPT Semantic Cache, arXiv 2411.05276), and how long it
-lives."""
-LOOKUP_S, LOOKUP_WH = 0.05, 0.0005
-"""An embedding and a nearest-neighbour search; our assumption."""
 KB_ENERGY, KB_LATENCY = 0.5, 1.5
 """Of the knowledge base, as shares of SMALL's usual answer: the ratios of the classic tasks."""
 TIMEOUT_S = 10.0
@@ -172,14 +172,22 @@ EARLY_EXIT_SHARE = 0.6
 CARBON_PRICE_PER_G = 2.0
 CARBON_CAP = 0.6
 LATENCY_PRICE_PER_S = 0.02
+LATENCY_KNEE_S, LATENCY_GONE_S = 10.0, 3600.0
 LATENCY_CAP = 0.4
-WAIT_PRICE = 0.02
-"""What using up the whole of a deadline costs."""
+"""Each second costs alike up to ten, the limit of keeping a user's attention (Nielsen, Usability Engineering,
+1993); from there each doubling does, so that slow and slower differ, up to LATENCY_CAP at an hour."""
+LATENCY_TAIL = (LATENCY_CAP - LATENCY_PRICE_PER_S * LATENCY_KNEE_S) / log(LATENCY_GONE_S / LATENCY_KNEE_S)
+WAIT_PRICE = 0.005
+"""What using up the whole of a deadline costs: whoever names one has said that the time until then matters
+little; as much as a quarter of a second of somebody who waits."""
 
 
 def load_of(model: int, hour: Any, share: float, held: float) -> float:
-    """Share of a model's capacity in use."""
-    return min(hour[1 + model] + OWN_LOAD[model] * share + HELD_LOAD * held, LOAD_MAX)
+    """Share of a model's capacity in use; ``held`` queries of the hour's batch of held ones, 0 outside it."""
+    load = hour[1 + model] + OWN_LOAD[model] * share
+    if held > 0.0:
+        load = max(load, LANE_LOAD) + HELD_LOAD * held
+    return min(load, LOAD_MAX)
 
 
 def answer_energy_wh(model: int, load: float) -> float:
@@ -192,6 +200,23 @@ def answer_seconds(model: int, load: float, length: float) -> float:
     """Time of an answer: waiting for a place, then its tokens."""
     usual = ANSWER_TOKENS * TOKEN_S[model]
     return usual * (load * load * load * load / (1.0 - load)) + usual * length * (1.0 + BUSY_SLOWDOWN * load)
+
+
+def latency_penalty(seconds: float) -> float:
+    """What it costs to keep somebody waiting: linear up to the knee, then logarithmic, at most the cap."""
+    if seconds <= LATENCY_KNEE_S:
+        return LATENCY_PRICE_PER_S * seconds
+    tail = LATENCY_TAIL * log(seconds / LATENCY_KNEE_S)
+    return min(LATENCY_PRICE_PER_S * LATENCY_KNEE_S + tail, LATENCY_CAP)
+
+
+def queued(held: Any, booked: int) -> int:
+    """Held queries ahead of one that is booked for an hour: each LANE_PER_HOUR of them push it an hour on.
+    The last hour takes what is left."""
+    hour = booked
+    while hour < len(held) - 1 and held[hour] >= LANE_PER_HOUR:
+        hour += 1
+    return LANE_PER_HOUR * (hour - booked) + min(int(held[hour]), LANE_PER_HOUR - 1)
 
 
 def answer(
@@ -213,8 +238,9 @@ def answer(
         query: row of :class:`Query`.
         hours: rows of :class:`Hour`, from the start of the stream.
         down: rows of a quarter of an hour, 1.0 for each model that is dead.
-        held: number of queries held until each hour.
-        cached_h, cached_right: by topic, when an answer was cached (-1: none) and whether it was right.
+        held: number of held queries that run in each hour.
+        cached_h, cached_right: by topic, when an answer was cached (-1: none; if held, the hour to come
+            in which it runs) and whether it was right.
         state: see :class:`State`.
     """
     for column in range(22):
@@ -231,9 +257,10 @@ def answer(
         slot = int(now * 4.0)
         if strategy == WAIT:
             booked = hour + int(query[9])
-            out[16] = booked
-            hour = min(booked + int(held[booked]) // LANE_PER_HOUR, len(hours) - 1)
-            waiting = held[booked] + 1.0
+            ahead = queued(held, booked)
+            hour = booked + ahead // LANE_PER_HOUR
+            waiting = ahead % LANE_PER_HOUR + 1.0
+            out[16] = hour
             slot = 4 * hour
             out[15] = max(0.0, hour - now)
         if strategy == DO_CASCADE:
@@ -243,27 +270,6 @@ def answer(
         else:
             run_model(query, hours[hour], down[slot], state, model, 1.0, waiting, out)
     weigh(query, hours[hour][0], out)
-
-
-def look_up(query: Any, cached_h: Any, cached_right: Any, out: Any) -> None:
-    """The semantic cache: the same question, else its neighbour; each if it is fresh and near enough."""
-    out[1] = LOOKUP_WH
-    out[3] = LOOKUP_S
-    own, near = int(query[1]), int(query[2])
-    stored = cached_h[own]
-    if stored >= 0.0 and query[0] - stored <= CACHE_TTL_H:
-        if query[10] >= CACHE_THRESHOLD:
-            out[5] = 1.0
-            outdated = stored < query[13] and query[13] <= query[0]
-            if cached_right[own] > 0.0 and not outdated:
-                out[0] = 1.0
-    else:
-        stored = cached_h[near]
-        if stored >= 0.0 and query[0] - stored <= CACHE_TTL_H and query[11] >= CACHE_THRESHOLD:
-            out[5] = 1.0
-            if cached_right[near] > 0.0 and query[12] > 0.0:
-                out[0] = 1.0
-    out[6] = out[5] - out[0]
 
 
 def ask_knowledge_base(query: Any, hour: Any, state: Any, out: Any) -> None:
@@ -315,10 +321,14 @@ def stand_in(down: Any, model: int) -> int:
 def run_cascade(query: Any, hour: Any, down: Any, state: Any, last: int, exit_flag: bool, out: Any) -> None:
     """Models in order of size. With the flag a check looks at each answer, and is not always right."""
     for model in range(last + 1):
-        if down[model] > 0.0 and model < last:
+        if down[model] > 0.0:
             out[8] += 1.0
             out[12 + model] = 1.0
             out[3] += TIMEOUT_S
+            # For the last one only a larger model stands in: what a smaller one says is known by now.
+            other = stand_in(down, model)
+            if model == last and other > model:
+                run_model(query, hour, down, state, other, 1.0, 0.0, out)
         else:
             run_model(query, hour, down, state, model, 1.0, 0.0, out)
             if exit_flag and model < last:
@@ -339,10 +349,11 @@ def weigh(query: Any, carbon: float, out: Any) -> None:
         out[3] += 3600.0 * out[15]
         if out[15] > 0.0:
             out[4] = 1.0
-        out[20] = min(LATENCY_PRICE_PER_S * out[3], LATENCY_CAP)
+        out[20] = LATENCY_CAP if out[4] > 0.0 else latency_penalty(out[3])
     out[20] = 0.0 - out[20]
     out[19] = 0.0 - min(CARBON_PRICE_PER_G * out[2], CARBON_CAP)
-    out[18] = out[0]
+    # Whoever could not wait has gone: the answer is worth nothing.
+    out[18] = 0.0 if out[15] > 0.0 and deadline == 0.0 else out[0]
     out[21] = out[18] + out[19] + out[20]
 
 
@@ -350,18 +361,19 @@ def commit(
     query: Any, held: Any, cached_h: Any, cached_right: Any, state: Any, capacity: int, out: Any
 ) -> None:
     """Make an outcome happen: loads, timeouts, held queries, and the answer into the cache."""
-    now = 0.0 if out[16] >= 0.0 else 1.0
-    for model in range(MODELS):
-        state[model] += SHARE_STEP * (now * out[9 + model] - state[model])
-        if out[12 + model] > 0.0:
-            state[3 + model] = query[0]
+    stored = query[0]
     if out[16] >= 0.0:
         held[int(out[16])] += 1.0
-    elif out[17] > 0.0:
+        stored = out[16]
+    for model in range(MODELS):
+        state[model] += SHARE_STEP * (out[9 + model] - state[model])
+        if out[12 + model] > 0.0 and out[16] < 0.0:
+            state[3 + model] = query[0]
+    if stores(query, cached_h, out):
         topic = int(query[1])
         if cached_h[topic] < 0.0:
             state[6] += 1.0
-        cached_h[topic] = query[0]
+        cached_h[topic] = stored
         cached_right[topic] = out[0]
         if state[6] > capacity:
             oldest = topic

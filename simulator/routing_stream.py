@@ -41,10 +41,12 @@ LENGTHS = np.array([1.0, 0.8, 1.2, 1.1, 1.3, 0.8])
 IN_KB = np.array([0.30, 0.60, 0.02, 0.30, 0.10, 0.02])
 LENGTH_SIGMA = 0.35
 HELD_LENGTH = 4.0
-"""Queries that may wait are reports and batch jobs: longer answers."""
+RARE_HELD = 0.9
+"""Queries that may wait are reports and batch jobs: longer answers, and questions that hardly repeat, nine in
+ten of the rarest. Our assumption."""
 DEADLINES_H = (2.0, float(WAIT_MAX_H))
 SAME_MEAN, SAME_SIGMA = 0.93, 0.06
-NEAR_MEAN, NEAR_SIGMA = 0.70, 0.07
+NEAR_MEAN, NEAR_SIGMA = 0.70, 0.055
 NEAR_RIGHT = 0.3
 """Similarity of one question worded twice, of two neighbouring questions, and how often the answer to one
 does for the other. With them a cache that is always asked hits and errs as published (arXiv 2411.05276: 62
@@ -136,7 +138,9 @@ class _Topics:
 def _draw_topics(config: StreamConfig, rng: np.random.Generator) -> _Topics:
     count = config.topics
     category = rng.choice(len(CATEGORIES), count, p=np.asarray(config.mix) / sum(config.mix))
-    may_wait = rng.random(count) < config.held_share
+    share = _popularity(config)
+    rarest_first = np.cumsum(share[::-1])[::-1]
+    may_wait = (rng.random(count) < RARE_HELD) & (rarest_first * RARE_HELD <= config.held_share)
     patient = rng.random(count) < 0.5
     length = LENGTHS[category] * np.exp(rng.normal(0.0, LENGTH_SIGMA, count))
     changes = rng.random(count) < config.changing_share
@@ -149,6 +153,13 @@ def _draw_topics(config: StreamConfig, rng: np.random.Generator) -> _Topics:
         changed_h=np.where(changes, rng.uniform(0.0, STREAM_HOURS, count), NEVER_H),
         in_kb=(rng.random(count) < IN_KB[category]).astype(np.float64),
     )
+
+
+def _popularity(config: StreamConfig) -> FloatArray:
+    """Share of the queries that ask each question, the most popular first."""
+    weights = 1.0 / np.arange(1, config.topics + 1) ** config.zipf
+    shares: FloatArray = weights / weights.sum()
+    return shares
 
 
 def _neighbours(category: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -176,8 +187,7 @@ def _fill_questions(
     config: StreamConfig, queries: FloatArray, topics: _Topics, rng: np.random.Generator
 ) -> None:
     count = len(queries)
-    weights = 1.0 / np.arange(1, config.topics + 1) ** config.zipf
-    topic = rng.choice(config.topics, count, p=weights / weights.sum())
+    topic = rng.choice(config.topics, count, p=_popularity(config))
     category = topics.category[topic]
     queries[:, Query.TOPIC] = topic
     queries[:, Query.NEIGHBOUR] = topics.neighbour[topic]

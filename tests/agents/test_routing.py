@@ -15,12 +15,14 @@ from agents.routing_frontier import PRICES, Point, emission_at, frontier, main, 
 from agents.routing_lookahead import LookAhead, chance_below
 from env.protocols import Agent
 from env.routing import make_env
+from env.routing_stream import StreamPlay
 from env.routing_tasks import TASKS
 from grader.routing import score_of
-from grader.routing_anchors import anchors_of
+from grader.routing_anchors import anchors_of, clairvoyant_action
 from inferencegym.errors import UnknownNameError
 from inferencegym.routing_models import PerModel, RoutingAction, RoutingConfig, Strategy
 from simulator.routing_classic_games import CLASSIC_GAMES
+from simulator.routing_fleet import Query
 from tests.env.routing_episodes import CLASSIC, STREAMS
 
 LOCAL = (
@@ -141,6 +143,63 @@ def test_waiting_is_for_those_who_can() -> None:
     assert sum(count for name, count in chosen.items() if name.startswith("WAIT")) > 5
     chosen = play(LookAhead("stream_1"), "stream_1", 2)[1]
     assert not any(name.startswith("WAIT") for name in chosen)
+
+
+class _AtOnce:
+    """Another agent that answers at once where it would wait."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def reset(self) -> None:
+        self._agent.reset()
+
+    def act(self, observation: object) -> RoutingAction:
+        action = self._agent.act(observation)
+        waits = action.strategy == Strategy.WAIT
+        return action.model_copy(update={"strategy": Strategy.NONE}) if waits else action
+
+
+def day(agent: Agent, task_id: str, seed: int) -> tuple[float, float]:
+    """Sum of rewards and g CO₂."""
+    env, total = make_env(task_id, seed), 0.0
+    observation = env.reset()
+    agent.reset()
+    while not env.done:
+        observation, reward, _, _ = env.step(agent.act(observation))
+        total += reward
+    return total, env.state()["co2_g"]
+
+
+def test_waiting_for_cleaner_hours_pays_where_queries_can() -> None:
+    """The same router with and without WAIT, paired by day: more reward and less carbon, beyond chance."""
+    gains = np.array(
+        [
+            np.subtract(
+                day(LookAhead("stream_2"), "stream_2", seed),
+                day(_AtOnce(LookAhead("stream_2")), "stream_2", seed),
+            )
+            for seed in range(100, 140)
+        ]
+    )
+    reward, co2_g = (Mean.of(column) for column in gains.T)
+    assert reward.value - (reward.half_width or 0.0) > 0.0
+    assert co2_g.value + (co2_g.half_width or 0.0) < 0.0
+
+
+@pytest.mark.parametrize("task_id", STREAMS)
+def test_who_knows_everything_keeps_nobody_waiting(task_id: str) -> None:
+    waits = 0
+    for seed in range(100, 105):
+        env = make_env(task_id, seed)
+        env.reset()
+        assert isinstance(env.play, StreamPlay)
+        for query in env.play.queries:
+            action = clairvoyant_action(env.play)
+            waits += action.strategy == Strategy.WAIT
+            assert query[Query.DEADLINE_H] > 0.0 or action.strategy != Strategy.WAIT
+            env.play.play(action)
+    assert (waits > 0) == (task_id != "stream_1")
 
 
 def test_agents_are_reproducible() -> None:

@@ -225,7 +225,7 @@ def test_actions_change_what_comes_next(task_id: str) -> None:
     large, small, held = seen.values()
     assert large.model_load.large > small.model_load.large + 0.1
     assert small.model_load.small > large.model_load.small + 0.05
-    assert held.cache_contents == ()
+    assert held.model_load.small == pytest.approx(small.model_load.small, abs=0.05)
     assert large.query_text == small.query_text == held.query_text
     assert large.difficulty_estimate == small.difficulty_estimate
 

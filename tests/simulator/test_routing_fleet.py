@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simulator import routing_cache as cache
 from simulator import routing_fleet as fleet
 from simulator.routing_fleet import Outcome, Query, State, answer, commit
 from simulator.routing_grid import HORIZON_H
@@ -174,8 +177,8 @@ def test_the_knowledge_base_can_be_stale_or_silent(
 
 def test_the_knowledge_base_costs_half_of_small_and_half_as_long_again() -> None:
     found, small = World(IN_KB=1.0).answer(CALL_KB), World().answer(NONE, SMALL)
-    assert found["ENERGY_WH"] == pytest.approx(0.5 * small["ENERGY_WH"] + fleet.LOOKUP_WH)
-    assert found["LATENCY_S"] == pytest.approx(1.5 * small["LATENCY_S"] + fleet.LOOKUP_S)
+    assert found["ENERGY_WH"] == pytest.approx(0.5 * small["ENERGY_WH"] + cache.LOOKUP_WH)
+    assert found["LATENCY_S"] == pytest.approx(1.5 * small["LATENCY_S"] + cache.LOOKUP_S)
 
 
 @pytest.mark.parametrize(
@@ -207,13 +210,89 @@ def test_waiting_runs_at_the_booked_hour_and_spills_over() -> None:
         found = world.answer(WAIT)
         assert found["HELD_H"] == 3.5
         assert found["CO2_G"] == pytest.approx(found["ENERGY_WH"] * 0.1)
-        assert found["ENERGY_WH"] == pytest.approx(energy(MEDIUM, 0.3 + 0.02 * (count + 1)))
+        assert found["ENERGY_WH"] == pytest.approx(energy(MEDIUM, fleet.LANE_LOAD + 0.02 * (count + 1)))
         world.commit()
+        world.state[:3] = [0.0] * 3  # the batch's own effect alone
     spilled = world.answer(WAIT)
     assert spilled["HELD_H"] == 4.5
     assert spilled["CO2_G"] == pytest.approx(spilled["ENERGY_WH"] * 0.2)
-    assert spilled["LATENCY_PENALTY"] == pytest.approx(-0.02 * 4.5 / 8.0)
-    assert world.cached_h[0] == -1.0  # its answer does not exist yet
+    assert spilled["LATENCY_PENALTY"] == pytest.approx(-fleet.WAIT_PRICE * 4.5 / 8.0)
+    assert spilled["ENERGY_WH"] == pytest.approx(energy(MEDIUM, fleet.LANE_LOAD + 0.02))  # a new batch
+
+
+def test_no_hour_runs_more_than_its_lane_whoever_booked_it() -> None:
+    """What spills over counts in the hour in which it runs, also for those who book that hour."""
+    world = World(DEADLINE_H=8.0, WAIT_H=4.0)
+    for _ in range(2 * fleet.LANE_PER_HOUR - 2):
+        world.answer(WAIT)
+        world.commit()
+    assert world.held[7:10] == [8.0, 6.0, 0.0]
+    world.query[Query.WAIT_H] = 5.0
+    for _ in range(4):
+        world.answer(WAIT)
+        world.commit()
+    assert world.held[7:10] == [8.0, 8.0, 2.0]
+    assert fleet.queued(world.held, 7) == 18
+    assert fleet.queued(world.held, 9) == 2
+    full = [8.0] * HORIZON_H
+    assert fleet.queued(full, HORIZON_H - 1) == 7  # the horizon's last hour takes what is left
+
+
+def test_a_held_answer_can_be_had_from_the_cache_when_it_exists() -> None:
+    world = World(DEADLINE_H=8.0, WAIT_H=4.0)
+    world.answer(WAIT)
+    world.commit()
+    assert world.answer(USE_CACHE)["CACHE_HIT"] == 0.0  # booked for 7 h, and it is 3.5 h
+    world.query[Query.ARRIVAL_H] = 7.5
+    assert world.answer(USE_CACHE)["CACHE_HIT"] == 1.0
+    world = World(DEADLINE_H=8.0, WAIT_H=4.0)
+    world.cached_h[0], world.state[State.CACHED] = 3.0, 1.0
+    world.answer(WAIT)
+    world.commit()
+    assert world.cached_h[0] == 3.0  # nor does it push out what is fresh
+
+
+def test_held_queries_are_part_of_their_models_load() -> None:
+    now, held = World(), World(DEADLINE_H=8.0, WAIT_H=4.0)
+    for _ in range(20):
+        now.answer(NONE, LARGE)
+        now.commit()
+        held.answer(WAIT, LARGE)
+        held.commit()
+    assert now.state[:3] == held.state[:3]
+    assert now.state[State.SHARE_LARGE] > 0.5
+
+
+def test_latency_costs_by_the_second_and_then_by_the_doubling() -> None:
+    assert fleet.latency_penalty(5.0) == pytest.approx(0.1)
+    assert fleet.latency_penalty(10.0) == pytest.approx(0.2)
+    doubled = [fleet.latency_penalty(s) for s in (20.0, 40.0, 80.0, 160.0)]
+    steps = [later - earlier for earlier, later in pairwise(doubled)]
+    assert steps == pytest.approx([steps[0]] * 3)
+    assert steps[0] > 0.02  # LARGE at 50 s or at 100 s is not the same
+    assert fleet.latency_penalty(3600.0) == pytest.approx(0.4)
+    assert fleet.latency_penalty(1e6) == 0.4
+
+
+def test_the_nearer_of_two_fresh_answers_is_used() -> None:
+    world = World(SAME_SIMILARITY=0.82, NEAR_SIMILARITY=0.86)
+    world.cached_h[:2], world.cached_right[:2] = [3.0, 3.0], [1.0, 1.0]
+    assert world.answer(USE_CACHE)["CORRECT"] == 0.0
+    world.query[Query.NEAR_SIMILARITY] = 0.81
+    assert world.answer(USE_CACHE)["CORRECT"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("dead", "last", "energies"), [((2,), 2, (0, 1)), ((1,), 1, (0, 2)), ((0, 2), 2, (1,))]
+)
+def test_a_cascade_runs_no_model_twice(dead: tuple[int, ...], last: int, energies: tuple[int, ...]) -> None:
+    world = World()
+    for model in dead:
+        world.down[14][model] = 1.0
+    found = world.answer(DO_CASCADE, last)
+    assert found["ENERGY_WH"] == pytest.approx(sum(energy(model) for model in energies))
+    assert found["TIMEOUTS"] == len(dead)
+    assert found["CORRECT"] == float(max(energies) >= 1)
 
 
 def test_waiting_past_the_deadline_is_late() -> None:
@@ -221,7 +300,9 @@ def test_waiting_past_the_deadline_is_late() -> None:
     world = World(DEADLINE_H=2.0, WAIT_H=2.0)
     world.held[5] = 8.0
     assert world.answer(WAIT)["LATENCY_PENALTY"] == -0.4
-    assert World().answer(WAIT)["LATE"] == 1.0  # somebody waits
+    gone = World().answer(WAIT)  # somebody waited
+    assert (gone["LATE"], gone["CORRECT"], gone["SCORE"]) == (1.0, 1.0, 0.0)
+    assert gone["LATENCY_PENALTY"] == -0.4
 
 
 def test_use_raises_load_latency_and_lowers_energy() -> None:
