@@ -13,6 +13,8 @@ from agents.registry import get_agent, rule_name
 from agents.routing import AGENTS, Constant
 from agents.routing_frontier import PRICES, Point, emission_at, frontier, main, points
 from agents.routing_lookahead import LookAhead, chance_below
+from agents.routing_waiting import gains
+from agents.routing_waiting import main as waiting_main
 from env.protocols import Agent
 from env.routing import make_env
 from env.routing_stream import StreamPlay
@@ -145,46 +147,18 @@ def test_waiting_is_for_those_who_can() -> None:
     assert not any(name.startswith("WAIT") for name in chosen)
 
 
-class _AtOnce:
-    """Another agent that answers at once where it would wait."""
-
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
-
-    def reset(self) -> None:
-        self._agent.reset()
-
-    def act(self, observation: object) -> RoutingAction:
-        action = self._agent.act(observation)
-        waits = action.strategy == Strategy.WAIT
-        return action.model_copy(update={"strategy": Strategy.NONE}) if waits else action
-
-
-def day(agent: Agent, task_id: str, seed: int) -> tuple[float, float]:
-    """Sum of rewards and g CO₂."""
-    env, total = make_env(task_id, seed), 0.0
-    observation = env.reset()
-    agent.reset()
-    while not env.done:
-        observation, reward, _, _ = env.step(agent.act(observation))
-        total += reward
-    return total, env.state()["co2_g"]
-
-
 def test_waiting_for_cleaner_hours_pays_where_queries_can() -> None:
     """The same router with and without WAIT, paired by day: more reward and less carbon, beyond chance."""
-    gains = np.array(
-        [
-            np.subtract(
-                day(LookAhead("stream_2"), "stream_2", seed),
-                day(_AtOnce(LookAhead("stream_2")), "stream_2", seed),
-            )
-            for seed in range(100, 140)
-        ]
-    )
-    reward, co2_g = (Mean.of(column) for column in gains.T)
+    reward, co2_g, _ = gains("lookahead", "stream_2", range(100, 140))
     assert reward.value - (reward.half_width or 0.0) > 0.0
     assert co2_g.value + (co2_g.half_width or 0.0) < 0.0
+
+
+def test_the_waiting_command(capsys: pytest.CaptureFixture[str]) -> None:
+    waiting_main(["--seeds", "300-301"])
+    shown = capsys.readouterr().out
+    assert shown.count("| stream_") == 4
+    assert "`lookahead`" in shown
 
 
 @pytest.mark.parametrize("task_id", STREAMS)
