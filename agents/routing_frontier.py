@@ -142,7 +142,7 @@ def draw(task_id: str, agents: Sequence[Point], line: Sequence[Point], path: Pat
     axis.set_ylabel("answered correctly")
     axis.set_title(f"InferenceGym/Routing-v0 {task_id}: accuracy and carbon, 95 % intervals", fontsize=10)
     axis.grid(alpha=0.3)
-    axis.legend(loc="lower right")
+    axis.legend(loc="lower left")
     figure.savefig(path, format="png", dpi=120)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from agents.command_line import plain_errors
 from agents.compare import Mean, parse_seeds
 from agents.registry import get_agent
 from env.protocols import Agent
@@ -62,7 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description="What waiting for cleaner hours brings, paired by day.")
     parser.add_argument("--seeds", default="100-119", help="a range, a list, or a count (default 100-119)")
-    seeds = parse_seeds(parser.parse_args(arguments).seeds)
+    options = parser.parse_args(arguments)
+    with plain_errors(parser):
+        seeds = parse_seeds(options.seeds)
     print("| task | router | reward a day | g CO₂ a day | share |\n| --- | --- | ---: | ---: | ---: |")
     for task_id in ("stream_2", "stream_3"):
         for name in ("lookahead", "heuristic"):

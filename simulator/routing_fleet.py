@@ -260,7 +260,7 @@ def answer(
             ahead = queued(held, booked)
             hour = booked + ahead // LANE_PER_HOUR
             waiting = ahead % LANE_PER_HOUR + 1.0
-            out[16] = hour
+            out[16] = float(hour)
             slot = 4 * hour
             out[15] = max(0.0, hour - now)
         if strategy == DO_CASCADE:
