@@ -6,6 +6,9 @@ Seeds 9000 to 9019, which no table uses. The best mean scores are ``STATIC_REPLI
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Sequence
+
 import numpy as np
 
 from agents.autoscaling_controllers import Constant
@@ -27,9 +30,17 @@ def scores_of(task_id: str, total: int) -> list[float]:
     return [play_episode(spec, Job(task_id, f"{total} replicas", seed), agent).score for seed in SEEDS]
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Print the table, and the best total of each task."""
-    for task_id in listed_tasks(TASKS):
+    parser = argparse.ArgumentParser(
+        prog="python -m agents.autoscaling_static",
+        description="Scores of every constant total on InferenceGym/Autoscaling-v0, seeds 9000 to 9019: "
+        "a minute or more.",
+    )
+    tasks = list(listed_tasks(TASKS))
+    parser.add_argument("--task", choices=tasks, help="play this task only (default: all of them)")
+    only: str | None = parser.parse_args(argv).task
+    for task_id in tasks if only is None else [only]:
         means: dict[int, float] = {}
         for total in range(MIN_REPLICAS, MAX_REPLICAS + 1):
             scores = scores_of(task_id, total)

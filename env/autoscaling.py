@@ -6,57 +6,45 @@ The core environment: no web framework, no OpenEnv. See :class:`AutoscalingEnv`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import lru_cache
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from env.autoscaling_reward import AutoscalingTerms, reward_terms
-from env.autoscaling_score import CPU_BAND, WEIGHTS, Tally
-from env.autoscaling_tasks import TASKS, AutoscalingTask, get_autoscaling_task
-from env.checks import check_alike, checked_seed, checked_snapshot, invalid_value
+from env.autoscaling_score import Tally
+from env.autoscaling_tasks import AutoscalingTask, get_autoscaling_task
+from env.checks import checked_seed, checked_snapshot, invalid_value
 from env.protocols import TaskInfo
 from inferencegym.autoscaling_models import (
     AUTOSCALING_STEPS,
     MAX_REPLICAS,
     MIN_REPLICAS,
     MOVES,
-    SCENARIOS,
     AutoscalingAction,
     AutoscalingConfig,
     AutoscalingObservation,
     Move,
     RewardBreakdown,
 )
-from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError
+from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InvalidValueError
 from inferencegym.models import construct
-from simulator.autoscaling_fleet import ERROR_BUDGET, TPOT_SLO_MS, TTFT_SLO_MS
-from simulator.autoscaling_plan import (
-    HEALTHY_CPU,
-    INTERVAL_S,
-    WARM_UP_INTERVALS,
-    Plan,
-    with_scenario,
-)
-from simulator.autoscaling_replica import DEFAULT_REPLICA
-from simulator.autoscaling_sim import Fleet, FleetSimulator, SteppedFleet
-from simulator.autoscaling_state import COUNT, MEASURED, RESULT, TIMEOUT_S
-from simulator.trace_table import DEFAULT_PACK_PATH
+from simulator.autoscaling_plan import INTERVAL_S, WARM_UP_INTERVALS, Plan, with_scenario
+from simulator.autoscaling_sim import Fleet, FleetSimulator, SteppedFleet, check_rows
+from simulator.autoscaling_state import COUNT, MEASURED, RESULT
+from simulator.packs import pack_path
 
 __all__ = [
     "FLAG_METRICS",
     "WHOLE_METRICS",
     "AutoscalingEnv",
-    "describe",
     "fleet_simulator",
     "make_env",
     "parse_action",
 ]
-
-_CHANGING = ("seed", "fleet", "tally", "cumulative_reward", "last_action")
-"""Parts of a snapshot that change as the episode goes on."""
 
 _MOVE_OF: dict[str, int] = {"scale_down": -1, "no_op": 0, "scale_up": 1}
 _NO_TERMS = AutoscalingTerms(*(0.0,) * len(AutoscalingTerms._fields))
@@ -83,11 +71,19 @@ _METRIC_COLUMNS = tuple(
 )
 
 
-@lru_cache(maxsize=64)
+_CHANGING = ("seed", "fleet", "tally", "cumulative_reward", "last_action")
+"""Parts of a snapshot that move on with the episode."""
+
+
 def fleet_simulator(
-    task_id: str, scenario: str | None = None, trace_path: str | Path = DEFAULT_PACK_PATH
+    task_id: str, scenario: str | None = None, trace_path: Path | None = None
 ) -> FleetSimulator:
-    """The fleet of a task and scenario on the GPU of a trace pack, made once per process."""
+    """The fleet of a task and scenario on the GPU of a trace pack (None: the default), one a process."""
+    return _simulator(task_id, scenario, trace_path or pack_path())
+
+
+@lru_cache(maxsize=64)
+def _simulator(task_id: str, scenario: str | None, trace_path: Path) -> FleetSimulator:
     config = with_scenario(get_autoscaling_task(task_id).fleet, scenario)  # pyright: ignore[reportArgumentType]
     return FleetSimulator(config, trace_path)
 
@@ -205,11 +201,9 @@ class AutoscalingEnv:
             "timestep": tally.steps,
             "action": {"action": action.action, "target_replicas": action.target_replicas},
             "metrics": metrics | {"cost_usd": tally.paid_s * self.simulator.usd_per_replica_second},
-            "workload": {
-                "arrival_rate_rps": metrics["arrival_rate_rps"],
-                "expected_rate_rps": float(fleet.plan.rate_rps[count[_NOW] - 1]),
-            },
+            "workload": {"arrival_rate_rps": metrics["arrival_rate_rps"]},
             "masked_actions": ["action"] if move and not change else [],
+            "settings": {"trace_pack": self.simulator.trace_pack, "scenario": self.scenario},
             "reward_terms": terms._asdict(),
             "requests": {name: int(result[column]) for name, column in _COUNT_COLUMNS},
         }
@@ -234,6 +228,7 @@ class AutoscalingEnv:
             "task_id": self.task.id,
             "seed": self._seed,
             "scenario": self.scenario,
+            "trace_pack": self.simulator.trace_pack,
             "step_count": self._tally.steps,
             "cumulative_reward": self._cumulative_reward,
             "done": self.done,
@@ -256,26 +251,40 @@ class AutoscalingEnv:
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Back to a snapshot of an episode of the same task; what follows is byte-identical.
 
-        Raises InvalidValueError for anything else, also for a snapshot of another task or scenario; nothing
-        is changed then.
+        Raises InvalidValueError for anything else, also for a snapshot under another scenario, trace pack or
+        kind of fleet; nothing is changed then.
         """
         checked_snapshot(snapshot, {**dict.fromkeys(_CHANGING), **self._settings()})
         seed = checked_seed(snapshot["seed"], "snapshot.seed")
-        check_alike("snapshot.tally", snapshot["tally"], self._tally)
-        check_alike("snapshot.cumulative_reward", snapshot["cumulative_reward"], 0.0)
-        check_alike("snapshot.last_action", snapshot["last_action"], "")
-        if self._fleet is None or self._seed != seed:
-            self.reset(seed)
-        self._started().restore(snapshot["fleet"])
-        self._tally = replace(snapshot["tally"])
-        self._cumulative_reward = snapshot["cumulative_reward"]
-        self._last_action = snapshot["last_action"]
+        tally, reward, move = snapshot["tally"], snapshot["cumulative_reward"], snapshot["last_action"]
+        if move not in MOVES:
+            raise InvalidValueError("snapshot.last_action", move, f"one of {MOVES}")
+        if not isinstance(reward, float) or not isfinite(reward):
+            raise InvalidValueError("snapshot.cumulative_reward", reward, "a finite number")
+        same = self._fleet is not None and self._seed == seed
+        plan = self._started().plan if same else self.simulator.plan(seed)
+        fleet = self._started() if same else self._make_fleet(self.simulator, plan)
+        rows = check_rows("snapshot.fleet", snapshot["fleet"], fleet.snapshot())
+        played = int(rows["count"][..., COUNT["now"]].item()) - WARM_UP_INTERVALS
+        if not isinstance(tally, Tally) or tally.steps != played:
+            raise InvalidValueError("snapshot.tally", tally, f"the tally of {played} steps")
+        fleet.restore(snapshot["fleet"])
+        self._seed, self._fleet, self._source = seed, fleet, plan.source.tolist()
+        self._tally = replace(tally)
+        self._cumulative_reward, self._last_action = reward, move
+
+    # --- parts ---------------------------------------------------------------------------------------------
 
     def _settings(self) -> dict[str, Any]:
         """What a snapshot must share with the episode that goes back to it."""
-        return {"played": (self.task.id, self.scenario)}
-
-    # --- parts ---------------------------------------------------------------------------------------------
+        return {
+            "task_id": self.task.id,
+            "scenario": self.scenario or "",
+            "trace_pack": self.simulator.trace_pack,
+            "traffic_and_faults": self.simulator.config,
+            "replica": self.simulator.replica,
+            "fleet_kind": getattr(self._make_fleet, "__name__", ""),
+        }
 
     def _started(self) -> SteppedFleet:
         if self._fleet is None:
@@ -351,14 +360,15 @@ def make_env(
     task_id: str,
     seed: int = 42,
     config: AutoscalingConfig | Mapping[str, Any] | None = None,
-    trace_path: str | Path = DEFAULT_PACK_PATH,
+    trace_path: str | Path | None = None,
     fleet: Callable[[FleetSimulator, Plan], SteppedFleet] = Fleet,
 ) -> AutoscalingEnv:
-    """An environment (the registry's factory). Call ``reset()`` next.
+    """An environment (the registry's factory) on the trace pack that ``config`` names, or, from Python, on
+    the file ``trace_path``; else on the default pack. Call ``reset()`` next.
 
     Raises:
-        UnknownNameError: no such task.
-        InvalidValueError: a bad seed or config.
+        UnknownNameError: no such task or pack.
+        InvalidValueError: a bad seed or config, or both a pack and a path.
         TracePackError: the pack cannot be read.
     """
     get_autoscaling_task(task_id)
@@ -367,37 +377,8 @@ def make_env(
             config = AutoscalingConfig.model_validate(config)
         except ValidationError as error:
             raise invalid_value("config", error) from None
-    scenario = None if config is None else config.scenario
-    return AutoscalingEnv(fleet_simulator(task_id, scenario, trace_path), task_id, seed, scenario, fleet)
-
-
-def describe() -> dict[str, Any]:
-    """This environment's part of GET /info: traffic, faults, lines, objectives and provenance of physics."""
-    simulator = fleet_simulator(next(iter(TASKS)))
-    tasks = {task_id: get_autoscaling_task(task_id) for task_id in TASKS}
-    return {
-        "scenarios": list(SCENARIOS),
-        "interval_s": INTERVAL_S,
-        "warm_up_intervals": WARM_UP_INTERVALS,
-        "replicas": {"least": MIN_REPLICAS, "most": MAX_REPLICAS, **asdict(DEFAULT_REPLICA)},
-        "replica_capacity": {
-            "most_running": simulator.table.limit,
-            "peak_rps": simulator.table.peak_rps,
-            "usd_per_hour": simulator.usd_per_replica_second * 3600.0,
-        },
-        "objectives": {
-            "ttft_p95_ms": TTFT_SLO_MS,
-            "tpot_ms": TPOT_SLO_MS,
-            "error_share": ERROR_BUDGET,
-            "healthy_cpu": HEALTHY_CPU,
-            "cpu_band": list(CPU_BAND),
-            "timeout_s": TIMEOUT_S,
-        },
-        "score_weights": dict(WEIGHTS),
-        "pass_lines": {
-            task_id: {"score": task.pass_score, "healthy_ratio": task.pass_healthy_ratio}
-            for task_id, task in tasks.items()
-        },
-        "workloads": {task_id: asdict(task.fleet) for task_id, task in tasks.items()},
-        "trace_pack": asdict(simulator.metadata),
-    }
+    scenario, pack = (None, None) if config is None else (config.scenario, config.trace_pack)
+    if pack is not None and trace_path is not None:
+        raise InvalidValueError("trace_path", trace_path, f"none beside config.trace_pack ({pack!r})")
+    path = pack_path(pack) if trace_path is None else Path(trace_path)
+    return AutoscalingEnv(fleet_simulator(task_id, scenario, path), task_id, seed, scenario, fleet)

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from env.protocols import TaskInfo
 from inferencegym.autoscaling_models import AUTOSCALING_STEPS, Scenario
 from inferencegym.errors import UnknownNameError
 from simulator.autoscaling_plan import FleetConfig, Window, with_scenario
 
-__all__ = ["TASKS", "AutoscalingTask", "get_autoscaling_task"]
+__all__ = ["TASKS", "AutoscalingTask", "PassLine", "get_autoscaling_task"]
+
+
+class PassLine(NamedTuple):
+    """What an episode that was played to the end and survived must reach."""
+
+    score: float
+    healthy_ratio: float
 
 
 @dataclass(frozen=True, slots=True)
 class AutoscalingTask:
-    """A task: its public description, its objective, its fleet and its pass lines."""
+    """A task: its public description, its objective, its fleet and its pass line."""
 
     info: TaskInfo
     objective: str
     fleet: FleetConfig
-    pass_score: float
-    pass_healthy_ratio: float
+    line: PassLine | None
+    """None: there is no passing, only a score."""
 
 
 def _task(
@@ -30,9 +37,7 @@ def _task(
     difficulty: Literal["easy", "medium", "hard"],
     description: str,
     fleet: FleetConfig,
-    pass_score: float,
-    pass_healthy_ratio: float,
-    listed: bool = True,
+    line: PassLine | None = None,
 ) -> AutoscalingTask:
     info = TaskInfo(
         task_id,
@@ -41,15 +46,16 @@ def _task(
         description,
         ("action", "target_replicas"),
         AUTOSCALING_STEPS,
-        facts={"pass_score": pass_score, "pass_healthy_ratio": pass_healthy_ratio},
-        listed=listed,
+        facts={} if line is None else {"pass_score": line.score, "pass_healthy_ratio": line.healthy_ratio},
+        listed=line is not None,
     )
+    often = "as many" if line is None else f"{line.healthy_ratio:.0%} of the"
     objective = (
-        f"Keep latency and error_rate at or below 1.0 and cpu at or below 0.9 in {pass_healthy_ratio:.0%} of "
-        f"the intervals with as few replica-seconds as you can, without flapping; pass at a score of "
-        f"{pass_score:.2f}."
+        f"Keep latency and error_rate at or below 1.0 and cpu at or below 0.9 in {often} intervals "
+        f"{'as you can, ' if line is None else ''}with as few replica-seconds as you can, without flapping"
+        f"{'.' if line is None else f'; pass at a score of {line.score:.2f}.'}"
     )
-    return AutoscalingTask(info, objective, fleet, pass_score, pass_healthy_ratio)
+    return AutoscalingTask(info, objective, fleet, line)
 
 
 _TASKS = {
@@ -66,8 +72,7 @@ _TASKS = {
                 swing=0.7,
                 spikes=Window((1, 2), (180.0, 300.0), (0.15, 0.35)),
             ),
-            pass_score=0.70,
-            pass_healthy_ratio=0.85,
+            line=PassLine(0.70, 0.85),
         ),
         _task(
             "high_traffic",
@@ -84,8 +89,7 @@ _TASKS = {
                 rush_hold_s=600.0,
                 spikes=Window((2, 3), (120.0, 240.0), (0.2, 0.45)),
             ),
-            pass_score=0.70,
-            pass_healthy_ratio=0.80,
+            line=PassLine(0.70, 0.80),
         ),
         _task(
             "failure_heavy",
@@ -104,8 +108,7 @@ _TASKS = {
                 metric_delays=Window((2, 3), (120.0, 240.0), (3.0, 5.0)),
                 metric_loss=0.05,
             ),
-            pass_score=0.62,
-            pass_healthy_ratio=0.70,
+            line=PassLine(0.62, 0.70),
         ),
     )
 }
@@ -137,7 +140,8 @@ _SCENARIO_TEXTS: dict[Scenario, tuple[str, str]] = {
 }
 
 _CALM = FleetConfig(base_rps=35.0, swing=0.25)
-"""Traffic under the scenarios: gentle, so that what happens is the incident's doing."""
+"""Traffic under the scenarios: gentle, so that what happens is the incident's doing. A constant total
+serves it well enough, so that these tasks have no pass lines."""
 
 for _scenario, (_name, _text) in _SCENARIO_TEXTS.items():
     _TASKS[_scenario] = _task(
@@ -146,9 +150,6 @@ for _scenario, (_name, _text) in _SCENARIO_TEXTS.items():
         "medium",
         " ".join(_text.split()),
         with_scenario(_CALM, _scenario),
-        _TASKS["balanced"].pass_score,
-        _TASKS["balanced"].pass_healthy_ratio,
-        listed=False,
     )
 
 TASKS: dict[str, TaskInfo] = {task_id: task.info for task_id, task in _TASKS.items()}

@@ -2,7 +2,7 @@
 
 The score is that of :mod:`env.autoscaling_score` over the intervals played, times the share of the episode
 that was played. Passed: the whole episode was played and survived, with score and healthy ratio on or above
-the task's lines.
+the task's lines. Scenarios, as tasks or on top of a task, have none: ``passed`` is None.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from env.autoscaling import make_env, parse_action
-from env.autoscaling_score import WEIGHTS, Tally
+from env.autoscaling_score import Tally
 from env.autoscaling_tasks import AutoscalingTask, get_autoscaling_task
 from env.checks import invalid_value
 from env.protocols import GradeResult
-from grader.log_entries import check_length, log_part
+from grader.autoscaling_feedback import feedback_sentence
+from grader.log_entries import check_length, check_place, log_part, log_settings
 from inferencegym.autoscaling_models import AUTOSCALING_STEPS, MAX_REPLICAS, RATIO_MAX
 from inferencegym.models import Real, Whole
 from simulator.autoscaling_fleet import ERROR_BUDGET, OUTAGE_SHARE
@@ -42,7 +43,7 @@ class _LoggedMetrics(BaseModel):
 
 
 class AutoscalingGrader:
-    """Scores episodes of the three autoscaling tasks in [0, 1]."""
+    """Scores episodes of the autoscaling tasks in [0, 1]."""
 
     def grade_log(
         self, task_id: str, log: Sequence[Mapping[str, Any]], *, verified: bool = False
@@ -51,8 +52,8 @@ class AutoscalingGrader:
 
         Raises:
             UnknownNameError: no such task.
-            InvalidValueError: an entry is malformed (named by index and field), or there are more entries
-                than an episode has steps.
+            InvalidValueError: an entry is malformed, of another task or out of its place (named by index and
+                field), or there are more entries than an episode has steps.
         """
         task = get_autoscaling_task(task_id)
         check_length("episode_log", log, AUTOSCALING_STEPS)
@@ -63,8 +64,9 @@ class AutoscalingGrader:
                 metrics = _LoggedMetrics.model_validate(log_part(where, entry, "metrics"))
             except ValidationError as error:
                 raise invalid_value(f"{where}.metrics", error) from None
+            check_place(where, entry, task.info.id, index + 1)
             course.add(metrics)
-        return course.grade(task, verified)
+        return course.grade(task, verified, log_settings(log[0]).get("scenario"))
 
     def grade_replay(
         self,
@@ -85,7 +87,7 @@ class AutoscalingGrader:
         course = _Course()
         for action in parsed:
             course.add(_LoggedMetrics.model_validate(env.step(action)[3]["metrics"]))
-        return course.grade(task, verified=True)
+        return course.grade(task, verified=True, scenario=env.scenario)
 
 
 class _Course:
@@ -109,55 +111,26 @@ class _Course:
             }
         )
 
-    def grade(self, task: AutoscalingTask, verified: bool) -> GradeResult:
-        """The grade of the steps so far."""
+    def grade(self, task: AutoscalingTask, verified: bool, scenario: object) -> GradeResult:
+        """The grade of the steps so far. An incident on top of the task leaves it without a pass line."""
+        line = task.line if scenario is None else None
         tally = self._tally
         completed = tally.steps / AUTOSCALING_STEPS
         score = completed * tally.score()
-        passed = (
-            completed == 1.0
-            and tally.survived
-            and score >= task.pass_score
-            and tally.healthy_ratio >= task.pass_healthy_ratio
-        )
+        reached = line is not None and score >= line.score and tally.healthy_ratio >= line.healthy_ratio
+        passed = None if line is None else reached and tally.survived and completed == 1.0
         breakdown = {**tally.parts(), "completed": completed}
         figures = {
-            "passed": float(passed),
+            **({} if passed is None else {"passed": float(passed)}),
             "healthy_ratio": tally.healthy_ratio,
             "slo_violations": float(self._violations),
             "replica_hours": tally.paid_s / 3600.0,
             "cheapest_replica_hours": tally.cheapest_s / 3600.0,
             "flips": float(tally.flips),
         }
-        feedback = _feedback(task, score, passed, tally.healthy_ratio, breakdown)
+        feedback = feedback_sentence(line, score, passed, tally, breakdown)
         return GradeResult(score, breakdown, feedback, verified, tally.steps, figures, passed=passed)
 
 
 GRADER = AutoscalingGrader()
 """The registry's grader: stateless, shared."""
-
-_ADVICE = {
-    "survival": "bring capacity back at once when most requests fail; one replica more than needed is cheap",
-    "health": "order replicas earlier: they take up to five minutes to start",
-    "slo_closeness": "stay within the cpu band of 0.6 to 0.9, and let no queue build up",
-    "efficiency": "give replicas back when traffic has fallen; pending and draining ones are paid for too",
-    "discipline": "do not turn round within five minutes of a change",
-}
-
-
-def _feedback(
-    task: AutoscalingTask, score: float, passed: bool, healthy_ratio: float, breakdown: Mapping[str, float]
-) -> str:
-    """Verdict, the part that costs most, and a hint for it."""
-    weakest = max(WEIGHTS, key=lambda name: WEIGHTS[name] * (1.0 - breakdown[name]))
-    verdict = "Passed" if passed else "Not passed"
-    text = (
-        f"{verdict}: score {score:.3f} (line {task.pass_score:.2f}), healthy ratio "
-        f"{healthy_ratio:.2f} (line {task.pass_healthy_ratio:.2f})"
-        f"{'' if breakdown['survival'] == 1.0 else ', and the service was down for two minutes'}. "
-    )
-    if breakdown["completed"] < 1.0:
-        text += f"Only {breakdown['completed']:.0%} of the episode was played; the score is scaled by it. "
-    if WEIGHTS[weakest] * (1.0 - breakdown[weakest]) < 0.005:
-        return text + "Nothing of note is left to gain."
-    return text + f"Most is lost on {weakest} ({breakdown[weakest]:.2f}): {_ADVICE[weakest]}."

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from inferencegym.errors import InvalidValueError
 
-__all__ = ["check_length", "log_part"]
+__all__ = ["check_length", "check_place", "log_part", "log_settings"]
 
 
 def check_length(field: str, entries: Any, longest: int) -> None:
@@ -33,3 +33,30 @@ def log_part(where: str, entry: Any, name: str) -> Mapping[str, Any]:
     if not isinstance(part, Mapping):
         raise InvalidValueError(f"{where}.{name}", part, f"the {name} object of that step")
     return cast("Mapping[str, Any]", part)
+
+
+def check_place(where: str, entry: Mapping[str, Any], task_id: str, step: int) -> None:
+    """Check that an entry, as far as it says so, is ``step`` (from 1) of an episode of the task.
+
+    Raises InvalidValueError that names the entry (``where``) and the field: the log is of another task, has a
+    gap or is out of order.
+    """
+    told = {
+        ("observation", "task_id"): task_id,
+        ("observation", "step_count"): step,
+        ("info", "timestep"): step,
+    }
+    for (part, name), wanted in told.items():
+        said = _mapping(entry.get(part)).get(name)
+        if said is not None and said != wanted:
+            raise InvalidValueError(f"{where}.{part}.{name}", said, f"{wanted!r} at this place of the log")
+
+
+def log_settings(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What an entry says of the settings that its episode was played under; empty where it says nothing."""
+    own = _mapping(entry.get("settings"))
+    return own or _mapping(_mapping(entry.get("info")).get("settings"))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

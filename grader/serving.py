@@ -7,7 +7,7 @@ and their score is. See :mod:`grader.scoring` for the formulas.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -16,7 +16,7 @@ from env.protocols import GradeResult
 from env.serving import make_env, parse_action
 from env.serving_tasks import ServingTask, get_task
 from grader.feedback import feedback_sentence
-from grader.log_entries import check_length, log_part
+from grader.log_entries import check_length, log_part, log_settings
 from grader.pack_anchors import anchors_of, measured_of
 from grader.scoring import StepFigures, score_steps
 from inferencegym.models import BATCH_SIZE_MAX, LATENCY_MS_MAX, MEMORY_GB_MAX, Real, Whole
@@ -115,15 +115,8 @@ def _figures(index: int, entry: Any) -> StepFigures:
 
 def _pack_of(entry: Mapping[str, Any]) -> str:
     """The trace pack that a log's first entry names; the default one if it does not."""
-    for where in (entry, _mapping(entry.get("info"))):
-        settings = _mapping(where.get("settings"))
-        if "trace_pack" in settings:
-            return str(settings["trace_pack"])
-    return pack_name(pack_path())
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    settings = log_settings(entry)
+    return str(settings["trace_pack"]) if "trace_pack" in settings else pack_name(pack_path())
 
 
 def _grade(task: ServingTask, steps: Sequence[StepFigures], verified: bool, pack: str) -> GradeResult:

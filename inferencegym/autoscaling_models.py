@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from inferencegym.models import Whole
+from inferencegym.models import whole_number
 
 __all__ = [
     "AUTOSCALING_STEPS",
@@ -59,6 +59,8 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Ratio = Annotated[float, Field(ge=0.0, le=RATIO_MAX)]
 Term = Annotated[float, Field(ge=-1.0, le=1.0)]
 Replicas = Annotated[int, Field(ge=0, le=4 * MAX_REPLICAS)]
+# The limits stand before the validator, as in inferencegym.models: only so do they reach the JSON schema.
+Total = Annotated[int, Field(ge=MIN_REPLICAS, le=MAX_REPLICAS), BeforeValidator(whole_number)]
 
 
 class AutoscalingAction(BaseModel):
@@ -70,7 +72,7 @@ class AutoscalingAction(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     action: Move = Field(default="no_op", description="One replica less, no change, or one more.")
-    target_replicas: Annotated[Whole, Field(ge=MIN_REPLICAS, le=MAX_REPLICAS)] | None = Field(
+    target_replicas: Total | None = Field(
         default=None, description="The wanted total, for controllers that think in totals. Leave action out."
     )
     rationale: Annotated[str, Field(max_length=RATIONALE_MAX_CHARS, strict=True)] | None = Field(
@@ -157,6 +159,11 @@ class AutoscalingConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     scenario: Scenario | None = Field(default=None, description="An incident on top of the task.")
+    trace_pack: str | None = Field(
+        default=None,
+        max_length=100,
+        description="GPU and model of the replicas, by the name of a trace pack.",
+    )
 
 
 class AutoscalingState(BaseModel):
@@ -169,6 +176,7 @@ class AutoscalingState(BaseModel):
     task_id: str
     seed: int = Field(ge=0)
     scenario: Scenario | None = None
+    trace_pack: str = Field(description="Pack that says how fast a replica is.")
     step_count: int = Field(ge=0)
     cumulative_reward: float
     done: bool

@@ -58,6 +58,8 @@ class Calls:
         self._mount = spec.mount
         self._observation: type[BaseModel] = spec.part("observation_model")
         self._state: type[BaseModel] = spec.part("state_model")
+        action: type[BaseModel] = spec.part("action_model")
+        self.action_fields = frozenset(action.model_fields)
 
     def health(self) -> Call[Health]:
         return self._get("/health", Health.model_validate)

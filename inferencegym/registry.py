@@ -140,7 +140,8 @@ AUTOSCALING = register(
         tasks="env.autoscaling_tasks:TASKS",
         grader="grader.autoscaling:GRADER",
         agents="agents.autoscaling:AGENTS",
-        info="env.autoscaling:describe",
+        info="env.autoscaling_info:describe",
+        reward_range=(-1.0, 0.5),
     )
 )
 

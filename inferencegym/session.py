@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import Any, Generic
 
 from pydantic import BaseModel
@@ -14,17 +14,24 @@ from inferencegym.replies import Grade, ObsT, ResetReply, StepResult
 __all__ = ["AsyncSession", "Session", "action_body"]
 
 
-def action_body(action: BaseModel | Mapping[str, Any] | None, fields: Mapping[str, Any]) -> dict[str, Any]:
+Action = BaseModel | Mapping[str, Any] | str | int | None
+"""An action model, a mapping, or the value of a field that is itself called ``action``."""
+
+
+def action_body(action: Action, fields: Mapping[str, Any], names: Container[str] = ()) -> dict[str, Any]:
     """The JSON of an action given as a model, a mapping, or keyword fields (which win).
 
-    Fields that were not set are left out, so that the server's defaults apply.
+    Where the action model's ``names`` hold a field ``action``, a plain value is that field's:
+    ``step(action="scale_up")``. Fields that were not set are left out, so that the server's defaults apply.
     """
     if action is None:
         given: dict[str, Any] = {}
     elif isinstance(action, BaseModel):
         given = action.model_dump(mode="json", exclude_unset=True)
-    elif isinstance(action, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+    elif isinstance(action, Mapping):
         given = dict(action)
+    elif "action" in names and isinstance(action, str | int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        given = {"action": action}
     else:
         raise InvalidValueError("action", action, "an action model, a mapping, or keyword fields")
     return {**given, **fields}
@@ -69,9 +76,10 @@ class _Episode(Generic[ObsT]):
 class Session(_Episode[ObsT]):
     """Returned by ``InferenceGymClient.reset``; holds the newest ``observation``, ``done`` and ``log``."""
 
-    def step(self, action: BaseModel | Mapping[str, Any] | None = None, **fields: Any) -> StepResult[ObsT]:
+    def step(self, action: Action = None, **fields: Any) -> StepResult[ObsT]:
         """Play one step: ``step(ServeAction(batch_size=64))``, ``step({"batch_size": 64})`` or
-        ``step(batch_size=64)``. Fields left out take their defaults.
+        ``step(batch_size=64)``. Fields left out take their defaults. Where a field is called ``action``,
+        ``step(action="scale_up")`` sets it.
 
         Raises:
             InvalidValueError: a field outside what it allows; nothing was changed.
@@ -79,7 +87,7 @@ class Session(_Episode[ObsT]):
             SessionNotFoundError: the server has evicted the session.
             ServerUnavailableError: the answer was lost; the step may have been counted.
         """
-        body = action_body(action, fields)
+        body = action_body(action, fields, self._calls.action_fields)
         return self._keep(body, self._run(self._calls.step(self.session_id, body)))
 
     def state(self) -> Any:
@@ -94,11 +102,9 @@ class Session(_Episode[ObsT]):
 class AsyncSession(_Episode[ObsT]):
     """Returned by ``AsyncInferenceGymClient.reset``; see :class:`Session`."""
 
-    async def step(
-        self, action: BaseModel | Mapping[str, Any] | None = None, **fields: Any
-    ) -> StepResult[ObsT]:
+    async def step(self, action: Action = None, **fields: Any) -> StepResult[ObsT]:
         """See :meth:`Session.step`."""
-        body = action_body(action, fields)
+        body = action_body(action, fields, self._calls.action_fields)
         answer: Awaitable[StepResult[ObsT]] = self._run(self._calls.step(self.session_id, body))
         return self._keep(body, await answer)
 

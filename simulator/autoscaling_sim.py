@@ -5,19 +5,23 @@ Plain Python; :class:`simulator.autoscaling_compiled.CompiledFleet` gives the sa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
+import numpy.typing as npt
 
+from inferencegym.errors import InvalidValueError
 from simulator.autoscaling_control import clear_fleet
 from simulator.autoscaling_fleet import play_interval
 from simulator.autoscaling_plan import WARM_UP_INTERVALS, FleetConfig, Plan, draw_plan
 from simulator.autoscaling_replica import DEFAULT_REPLICA, ReplicaConfig, ReplicaTable, replica_table
 from simulator.autoscaling_state import Fleets, Rules, put_plan
+from simulator.packs import pack_name
 from simulator.trace_table import DEFAULT_PACK_PATH, load_trace_table
 
-__all__ = ["Fleet", "FleetSimulator", "SteppedFleet"]
+__all__ = ["Fleet", "FleetSimulator", "SteppedFleet", "check_rows"]
 
 
 class FleetSimulator:
@@ -39,6 +43,9 @@ class FleetSimulator:
         replica: ReplicaConfig = DEFAULT_REPLICA,
     ) -> None:
         self.config = config
+        self.replica = replica
+        self.trace_pack = pack_name(Path(trace_path))
+        """Name of the pack that the replicas' speed comes from."""
         self.table: ReplicaTable = replica_table(replica, trace_path)
         self.rules = Rules.of(config)
         self.metadata = load_trace_table(Path(trace_path)).metadata
@@ -123,6 +130,35 @@ CHANGING = (
     *("count", "carry", "needed", "result", "history", "rates"),
 )
 """Fields of ``Fleets`` that an interval writes."""
+
+
+def check_rows(field: str, state: object, own: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
+    """The rows of a fleet's snapshot as arrays, shaped like those of ``own``, a snapshot of such a fleet.
+
+    Raises:
+        InvalidValueError: they are something else; names ``field`` and the row.
+    """
+    if not isinstance(state, Mapping) or set(cast("Mapping[Any, Any]", state)) != set(own):
+        raise InvalidValueError(
+            field, type(cast("object", state)).__name__, "what snapshot() of such a fleet gave"
+        )
+    given = cast("Mapping[str, Any]", state)
+    rows: dict[str, npt.NDArray[Any]] = {}
+    for name, mine in own.items():
+        wanted = np.shape(mine)
+        try:
+            rows[name] = np.asarray(given[name])
+        except ValueError:
+            raise InvalidValueError(f"{field}.{name}", "lists of uneven length", f"shape {wanted}") from None
+        if (
+            type(given[name]) is not type(mine)
+            or rows[name].shape != wanted
+            or rows[name].dtype.kind not in "iuf"
+        ):
+            raise InvalidValueError(
+                f"{field}.{name}", f"shape {rows[name].shape}", f"numbers of shape {wanted}"
+            )
+    return rows
 
 
 def _copy(row: list[Any]) -> list[Any]:

@@ -38,9 +38,9 @@ class AutoscalingGymEnv(GymEnv):
     **Episode end.** Truncated after 240 steps; never terminated.
 
     **Arguments.** ``task_id`` ("balanced", "high_traffic" or "failure_heavy"), ``action_mode``,
-    ``render_mode``, ``config`` (``{"scenario": …}``) and ``backend``: "compiled" (machine code by numba; the
-    very first use compiles for some seconds), "python", or "auto" (compiled where numba is installed). The
-    numbers are the same.
+    ``render_mode``, ``config`` (scenario and trace_pack) and ``backend``: "compiled" (machine code by numba;
+    the very first use compiles for some seconds), "python", or "auto" (compiled where numba is installed).
+    The numbers are the same.
 
     **Version history.** v0: first release.
     """

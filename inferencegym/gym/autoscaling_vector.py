@@ -34,7 +34,7 @@ class AutoscalingVectorEnv(BatchVectorEnv):
     Args:
         num_envs: episodes side by side.
         task_id: "balanced", "high_traffic" or "failure_heavy"; None is the first.
-        config: ``{"scenario": …}``.
+        config: scenario and trace_pack.
         action_mode, autoreset_mode, threads, render_mode: see :class:`BatchVectorEnv`.
     """
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agents import autoscaling_static
 from agents.autoscaling import AGENTS, STATIC_REPLICAS
 from agents.autoscaling_controllers import (
     HPA,
@@ -212,7 +213,9 @@ def test_the_oracle_passes_and_no_constant_does(task_id: str) -> None:
     for seed in (100, 101, 102):
         oracle = play(Oracle(task_id, seed), quick_env(task_id, seed))
         assert oracle.passed
-        assert oracle.score > get_autoscaling_task(task_id).pass_score + 0.05
+        line = get_autoscaling_task(task_id).line
+        assert line is not None
+        assert oracle.score > line.score + 0.05
         constants = [Constant(AutoscalingAction(target_replicas=total)) for total in range(1, 25)]
         moves = [Constant(AutoscalingAction(action=move)) for move in ("scale_down", "no_op", "scale_up")]
         for constant in (*constants, *moves):
@@ -227,3 +230,12 @@ def test_every_agent_but_the_paid_one_can_be_made_for_every_listed_task() -> Non
     for name, factory in AGENTS.items():
         if name not in ("llm", "ppo"):
             assert factory("balanced", 1) is not None
+
+
+def test_the_command_for_constants_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        autoscaling_static.main(["--help"])
+    assert left.value.code == 0
+    assert "--task" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        autoscaling_static.main(["--task", "balancd"])

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from env.autoscaling import AutoscalingEnv, describe, make_env, parse_action
+from env.autoscaling import AutoscalingEnv, make_env, parse_action
+from env.autoscaling_info import describe
 from env.autoscaling_score import WEIGHTS, Tally, closeness, cpu_closeness
 from env.autoscaling_tasks import TASKS
 from inferencegym.autoscaling_models import (
@@ -198,12 +199,87 @@ def test_a_restored_episode_goes_on_as_before(seed: int, before: int, after: int
     assert run(other, after, 2) == ahead
 
 
-def test_a_snapshot_of_another_task_is_refused() -> None:
-    env, other = make_env("balanced"), make_env("high_traffic")
+@pytest.mark.parametrize(
+    "other",
+    [
+        make_env("high_traffic"),
+        make_env("balanced", config={"scenario": "rolling_update"}),
+        make_env("balanced", config={"trace_pack": "h100_llama3_8b"}),
+    ],
+    ids=["task", "scenario", "trace pack"],
+)
+def test_a_snapshot_under_other_settings_is_refused(other: AutoscalingEnv) -> None:
+    env = make_env("balanced")
     env.reset()
     other.reset()
+    before = other.snapshot()
     with pytest.raises(InvalidValueError, match="snapshot"):
         other.restore(env.snapshot())
+    assert other.snapshot() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"seed": -1}, r"snapshot\.seed"),
+        ({"seed": "7"}, r"snapshot\.seed"),
+        ({"last_action": "explode"}, r"snapshot\.last_action"),
+        ({"last_action": []}, r"snapshot\.last_action"),
+        ({"cumulative_reward": float("nan")}, r"snapshot\.cumulative_reward"),
+        ({"cumulative_reward": None}, r"snapshot\.cumulative_reward"),
+        ({"tally": None}, r"snapshot\.tally"),
+        ({"tally": Tally()}, r"snapshot\.tally"),
+        ({"fleet": None}, r"snapshot\.fleet"),
+        ({"fleet": {}}, r"snapshot\.fleet"),
+        ({"more": 1}, "snapshot"),
+    ],
+)
+def test_junk_is_no_snapshot_and_changes_nothing(change: dict[str, Any], named: str) -> None:
+    env = make_env("balanced", 7)
+    env.reset()
+    run(env, 3)
+    before = env.snapshot()
+    with pytest.raises(InvalidValueError, match=named):
+        env.restore({**before, **change})
+    for junk in ({}, [], None, "snapshot"):
+        with pytest.raises(InvalidValueError, match="snapshot"):
+            env.restore(junk)  # pyright: ignore[reportArgumentType]
+    assert env.snapshot() == before
+
+
+@pytest.mark.parametrize("name", ["phase", "history", "count"])
+@pytest.mark.parametrize("row", [None, [], ["many"], [[1.0], [1.0, 2.0]], 3])
+def test_junk_rows_of_a_fleet_are_named(name: str, row: Any) -> None:
+    env = make_env("balanced", 7)
+    env.reset()
+    kept = env.snapshot()
+    with pytest.raises(InvalidValueError, match=rf"snapshot\.fleet\.{name}"):
+        env.restore({**kept, "fleet": {**kept["fleet"], name: row}})
+    assert env.snapshot() == kept
+
+
+def test_another_gpu_is_another_answer() -> None:
+    slow, fast = make_env("balanced", 3), make_env("balanced", 3, {"trace_pack": "h100_llama3_8b"})
+    assert slow.reset().replicas_ready > fast.reset().replicas_ready
+    assert slow.simulator.table.peak_rps < fast.simulator.table.peak_rps
+    info = fast.step({})[3]
+    assert info["settings"] == {"trace_pack": "h100_llama3_8b", "scenario": None}
+    assert fast.state()["trace_pack"] == "h100_llama3_8b"
+    with pytest.raises(UnknownNameError, match="h100_llama3_8b"):
+        make_env("balanced", 3, {"trace_pack": "h100_llama3_9b"})
+    with pytest.raises(InvalidValueError, match="trace_path"):
+        make_env("balanced", 3, {"trace_pack": "h100_llama3_8b"}, "my.parquet")
+
+
+def test_the_default_pack_is_the_operator_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFERENCEGYM_TRACE_PACK", "h200_llama3_8b")
+    assert make_env("balanced").simulator.trace_pack == "h200_llama3_8b"
+
+
+def test_info_tells_no_expectation() -> None:
+    env = make_env("balanced", 3)
+    env.reset()
+    assert set(env.step({})[3]["workload"]) == {"arrival_rate_rps"}
 
 
 def test_closeness_is_one_inside_the_objectives() -> None:
@@ -256,5 +332,7 @@ def test_the_score_by_hand() -> None:
 def test_info_tells_what_drives_the_episodes() -> None:
     about = describe()
     assert set(about["pass_lines"]) == set(TASKS)
+    assert {task_id for task_id, line in about["pass_lines"].items() if line} == set(LISTED)
+    assert about["workloads"]["balanced"]["spikes"]["times"] == (1, 2)
     assert about["replica_capacity"]["peak_rps"] == pytest.approx(7.39, abs=0.01)
     assert about["trace_pack"]["source"] == "measured"

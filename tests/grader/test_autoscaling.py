@@ -13,7 +13,8 @@ from agents.autoscaling import AGENTS
 from env.autoscaling import make_env
 from env.autoscaling_tasks import TASKS
 from grader.autoscaling import GRADER
-from inferencegym.autoscaling_models import AUTOSCALING_STEPS
+from grader.autoscaling_feedback import WELL_DONE
+from inferencegym.autoscaling_models import AUTOSCALING_STEPS, SCENARIOS
 from inferencegym.errors import InvalidValueError, UnknownNameError
 from tests.agents.autoscaling import Course, play, quick_env
 
@@ -32,7 +33,8 @@ def episode(task_id: str, seed: int, steps: int = AUTOSCALING_STEPS) -> tuple[li
         action = agent.act(observation)
         observation, reward, done, info = env.step(action)
         actions.append(action.model_dump(mode="json"))
-        log.append({"reward": reward, "done": done, "info": info})
+        seen = observation.model_dump(mode="json")
+        log.append({"observation": seen, "reward": reward, "done": done, "info": info})
     return actions, log
 
 
@@ -97,6 +99,78 @@ def test_a_malformed_entry_is_named(change: dict[str, Any], named: str) -> None:
     log[1]["info"]["metrics"] |= change
     with pytest.raises(InvalidValueError, match=named):
         GRADER.grade_log("balanced", log)
+
+
+@pytest.mark.parametrize(
+    ("order", "named"),
+    [
+        ([0, 1, 3], r"episode_log\[2\]\.observation\.step_count"),
+        ([2, 1, 0], r"episode_log\[0\]\.observation\.step_count"),
+        ([0, 1, 1], r"episode_log\[2\]\.observation\.step_count"),
+    ],
+    ids=["gap", "reversed", "twice"],
+)
+def test_a_log_out_of_order_is_refused(order: list[int], named: str) -> None:
+    _, log = episode("balanced", 5, 4)
+    with pytest.raises(InvalidValueError, match=named):
+        GRADER.grade_log("balanced", [log[index] for index in order])
+    bare = [{"info": log[index]["info"]} for index in order]
+    with pytest.raises(InvalidValueError, match="timestep"):
+        GRADER.grade_log("balanced", bare)
+
+
+def test_a_log_of_another_task_is_refused() -> None:
+    _, log = episode("balanced", 5, 4)
+    with pytest.raises(InvalidValueError, match=r"episode_log\[0\]\.observation\.task_id.*balanced"):
+        GRADER.grade_log("high_traffic", log)
+
+
+def test_a_starving_fleet_is_told_to_serve_first() -> None:
+    grade = GRADER.grade_replay("balanced", 5, [{"target_replicas": 4}] * AUTOSCALING_STEPS)
+    assert grade.figures["replica_hours"] < grade.figures["cheapest_replica_hours"]
+    assert "run more replicas" in grade.feedback
+    assert "give replicas back" not in grade.feedback
+
+
+def test_an_idle_fleet_is_told_to_give_back() -> None:
+    grade = GRADER.grade_replay("balanced", 5, [{"target_replicas": 24}] * AUTOSCALING_STEPS)
+    assert "give replicas back" in grade.feedback
+
+
+def test_a_near_perfect_run_is_praised() -> None:
+    course = courses("balanced", "oracle")[0]
+    grade = GRADER.grade_log("balanced", [{"metrics": entry} for entry in course.metrics])
+    assert grade.score > WELL_DONE
+    assert "Well done" in grade.feedback
+    assert "give replicas back" not in grade.feedback
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_scenarios_have_a_score_and_no_pass_line(scenario: str) -> None:
+    """A constant total serves their gentle traffic: what they show is who falls for the incident."""
+    actions = [{"target_replicas": 7}] * AUTOSCALING_STEPS
+    for grade in (
+        GRADER.grade_replay(scenario, 5, actions),
+        GRADER.grade_replay("balanced", 5, actions, {"scenario": scenario}),
+    ):
+        assert grade.passed is None
+        assert "passed" not in grade.figures
+        assert "no pass line" in grade.feedback
+    assert TASKS[scenario].facts == {}
+
+
+def test_a_log_under_a_scenario_has_no_pass_line_either() -> None:
+    env = make_env("balanced", 5, {"scenario": "metrics_outage"})
+    env.reset()
+    log = [{"info": env.step({})[3]} for _ in range(10)]
+    assert GRADER.grade_log("balanced", log).passed is None
+
+
+def test_a_pack_is_replayed_by_its_config() -> None:
+    actions = [{"target_replicas": 8}] * AUTOSCALING_STEPS
+    fast = GRADER.grade_replay("balanced", 5, actions, {"trace_pack": "h100_llama3_8b"})
+    usual = GRADER.grade_replay("balanced", 5, actions)
+    assert fast.figures["cheapest_replica_hours"] < 0.8 * usual.figures["cheapest_replica_hours"]
 
 
 def test_other_malformed_requests_are_refused() -> None:

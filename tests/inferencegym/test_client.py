@@ -29,7 +29,7 @@ from inferencegym.errors import (
     UnknownNameError,
 )
 from inferencegym.models import EpisodeState
-from inferencegym.session import Session
+from inferencegym.session import Session, action_body
 from tests.inferencegym.fake_server import FakeServer, page
 
 
@@ -282,3 +282,17 @@ def test_both_kinds_have_the_same_methods_and_parameters(blocking: type, awaited
         return {n: list(inspect.signature(f).parameters) for n, f in methods if not n.startswith("_")}
 
     assert surface(blocking) == surface(awaited)
+
+
+def test_a_field_called_action_may_be_given_by_name() -> None:
+    names = {"action", "target_replicas", "rationale"}
+    wanted = {"action": "scale_up", "rationale": "rush"}
+    assert action_body("scale_up", {"rationale": "rush"}, names) == wanted
+    assert action_body({"action": "scale_up"}, {"rationale": "rush"}, names) == wanted
+    with pytest.raises(InvalidValueError, match="action"):
+        action_body("scale_up", {}, {"batch_size"})
+    fake = FakeServer()
+    with InferenceGymClient(
+        "http://localhost:1", env="autoscaling", transport=httpx.MockTransport(fake)
+    ) as client:
+        assert client._link.calls.action_fields == names

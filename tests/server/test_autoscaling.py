@@ -21,7 +21,9 @@ from openenv.validation.parsers.openenv_yaml import OpenEnvYamlParser
 from openenv.validation.runtime.collector import collect_runtime_evidence
 from openenv.validation.runtime.contracts import RuntimePlan
 
+from inferencegym import InferenceGymClient
 from inferencegym.autoscaling_models import SCENARIOS, AutoscalingObservation
+from inferencegym.errors import InferenceGymError
 from tests.server.conftest import begin, error_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -130,3 +132,25 @@ def test_runtime_graders_pass(url: str, grader: Any) -> None:
     manifest = OpenEnvYamlParser().parse(ROOT)
     result = grader.run(SimpleNamespace(manifest=manifest, runtime_evidence=evidence))
     assert result.status.value == "pass", result.evidence
+
+
+def test_the_client_takes_a_move_by_name(url: str) -> None:
+    with InferenceGymClient(url, env="autoscaling") as client:
+        session = client.reset("balanced", seed=3)
+        up = session.step(action="scale_up", rationale="traffic is rising")
+        assert up.observation.replicas_target == session.step("no_op").observation.replicas_target
+        assert up.observation.last_action == "scale_up"
+        assert session.log[0]["action"] == {"action": "scale_up", "rationale": "traffic is rising"}
+        with pytest.raises(InferenceGymError, match="explode"):
+            session.step(action="explode")
+
+
+async def test_another_gpu_is_another_answer(client: httpx.AsyncClient) -> None:
+    ready = [
+        (await begin(client, MOUNT, seed=3, config=config))["observation"]["replicas_ready"]
+        for config in ({}, {"trace_pack": "h100_llama3_8b"})
+    ]
+    assert ready[0] > ready[1]
+    reply = await client.post(f"{MOUNT}/reset", json={"config": {"trace_pack": "/etc/passwd"}})
+    assert reply.status_code in (404, 422)
+    assert "h100_llama3_8b" in reply.text

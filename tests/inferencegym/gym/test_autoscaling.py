@@ -10,6 +10,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import inferencegym.gym
+from inferencegym.errors import InvalidValueError
 from inferencegym.gym.codecs.autoscaling import CODEC
 
 ENV = "InferenceGym/Autoscaling-v0"
@@ -105,3 +106,24 @@ def test_it_renders() -> None:
 def test_an_unknown_backend_is_refused() -> None:
     with pytest.raises(LookupError, match="backend"):
         make(backend="cuda")
+
+
+def test_no_task_is_the_first_task() -> None:
+    vector, single = make_vec(2, task_id=None), make(task_id=None)
+    assert single.unwrapped.task.id == "balanced"
+    assert np.array_equal(vector.reset(seed=5)[0][0], single.reset(seed=5)[0])
+    vector.close()
+
+
+@pytest.mark.parametrize("config", [[], "metrics_outage", 5, {"scenario": "earthquake"}])
+def test_a_bad_config_is_refused_by_both(config: Any) -> None:
+    for attempt in (lambda: make(config=config), lambda: make_vec(2, config=config)):
+        with pytest.raises(InvalidValueError, match="config"):
+            attempt()
+
+
+def test_a_vector_plays_on_another_gpu_too() -> None:
+    config = {"trace_pack": "h100_llama3_8b"}
+    first = make_vec(2, config=config).reset(seed=5)[0][0]
+    assert np.array_equal(first, make(config=config).reset(seed=5)[0])
+    assert not np.array_equal(first, make().reset(seed=5)[0])
