@@ -52,9 +52,9 @@ class RoutingGrader:
         """Grade /step replies, or their ``{action, metrics}``, by playing the actions again.
 
         Raises:
-            UnknownNameError: no such task. InvalidValueError: a malformed entry (named by index and field),
-            metrics of different episodes, or more
-                entries than an episode has steps.
+            UnknownNameError: no such task.
+            InvalidValueError: a malformed entry (named by index and field), metrics of different episodes, or
+                more entries than an episode has steps.
         """
         task = get_task(task_id)
         check_length("episode_log", log, task.info.episode_length)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
-
-from gymnasium.vector import AutoresetMode
+from typing import Any, Unpack
 
 from env.autoscaling import FLAG_METRICS, WHOLE_METRICS, make_env
 from env.autoscaling_batch import OBSERVATION_COLUMNS, TERM_COLUMNS, AutoscalingBatch
 from inferencegym.gym.codecs.autoscaling import CODEC
 from inferencegym.gym.env import task_of
-from inferencegym.gym.vector import BatchVectorEnv
+from inferencegym.gym.vector import BatchVectorEnv, VectorOptions
 from inferencegym.gym.vector_info import InfoColumns
 from inferencegym.registry import get_spec
 from simulator.autoscaling_state import RESULT
@@ -35,7 +33,7 @@ class AutoscalingVectorEnv(BatchVectorEnv):
         num_envs: episodes side by side.
         task_id: "balanced", "high_traffic" or "failure_heavy"; None is the first.
         config: scenario and trace_pack.
-        action_mode, autoreset_mode, threads, render_mode: see :class:`BatchVectorEnv`.
+        action_mode, options (autoreset_mode, threads, render_mode): see :class:`BatchVectorEnv`.
     """
 
     def __init__(
@@ -44,9 +42,7 @@ class AutoscalingVectorEnv(BatchVectorEnv):
         task_id: str | None = "balanced",
         action_mode: str = "flat",
         config: Mapping[str, Any] | None = None,
-        autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
-        threads: int | None = None,
-        render_mode: None = None,
+        **options: Unpack[VectorOptions],
     ) -> None:
         env = make_env(task_of(get_spec("autoscaling"), task_id).id, config=config)
         super().__init__(
@@ -57,7 +53,5 @@ class AutoscalingVectorEnv(BatchVectorEnv):
             _INFO,
             num_envs,
             action_mode,
-            autoreset_mode,
-            threads,
-            render_mode,
+            **options,
         )

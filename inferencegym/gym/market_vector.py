@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
-
-from gymnasium.vector import AutoresetMode
+from typing import Any, Unpack
 
 from env.market import market_of
 from env.market_batch import METRIC_COLUMNS, OBSERVATION_COLUMNS, MarketBatch
 from env.market_reward import TERMS
 from inferencegym.gym.codecs.market import CODEC
 from inferencegym.gym.env import task_of
-from inferencegym.gym.vector import BatchVectorEnv
+from inferencegym.gym.vector import BatchVectorEnv, VectorOptions
 from inferencegym.gym.vector_info import InfoColumns
 from inferencegym.registry import get_spec
 
@@ -37,7 +35,7 @@ class MarketVectorEnv(BatchVectorEnv):
         num_envs: episodes side by side.
         task_id: "steady", "surge" or "adversarial"; None is the first.
         config: fields of :class:`~inferencegym.market_models.MarketConfig`: another scenario, other weights.
-        action_mode, autoreset_mode, threads, render_mode: see :class:`BatchVectorEnv`.
+        action_mode, options (autoreset_mode, threads, render_mode): see :class:`BatchVectorEnv`.
     """
 
     def __init__(
@@ -46,9 +44,7 @@ class MarketVectorEnv(BatchVectorEnv):
         task_id: str | None = "steady",
         action_mode: str = "flat",
         config: Mapping[str, Any] | None = None,
-        autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
-        threads: int | None = None,
-        render_mode: None = None,
+        **options: Unpack[VectorOptions],
     ) -> None:
         task = task_of(get_spec("market"), task_id)
         super().__init__(
@@ -59,7 +55,5 @@ class MarketVectorEnv(BatchVectorEnv):
             _INFO,
             num_envs,
             action_mode,
-            autoreset_mode,
-            threads,
-            render_mode,
+            **options,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import gymnasium
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
@@ -17,7 +17,7 @@ from inferencegym.errors import InvalidValueError
 from inferencegym.gym.codecs.routing import CODEC
 from inferencegym.gym.env import task_of
 from inferencegym.gym.routing_env import RoutingGymEnv
-from inferencegym.gym.vector import BatchVectorEnv
+from inferencegym.gym.vector import BatchVectorEnv, VectorOptions
 from inferencegym.gym.vector_info import InfoColumns
 from inferencegym.registry import get_spec
 
@@ -41,7 +41,7 @@ class RoutingVectorEnv(BatchVectorEnv):
         num_envs: episodes side by side.
         task_id: "stream_1", "stream_2" or "stream_3".
         config: region and start hour.
-        action_mode, autoreset_mode, threads, render_mode: see :class:`BatchVectorEnv`.
+        action_mode, options (autoreset_mode, threads, render_mode): see :class:`BatchVectorEnv`.
     """
 
     def __init__(
@@ -50,9 +50,7 @@ class RoutingVectorEnv(BatchVectorEnv):
         task_id: str = "stream_1",
         action_mode: str = "flat",
         config: Mapping[str, Any] | None = None,
-        autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
-        threads: int | None = None,
-        render_mode: None = None,
+        **options: Unpack[VectorOptions],
     ) -> None:
         env = make_env(task_id, config=config)
         if get_task(env.task.id).stream is None:
@@ -65,9 +63,7 @@ class RoutingVectorEnv(BatchVectorEnv):
             _INFO,
             num_envs,
             action_mode,
-            autoreset_mode,
-            threads,
-            render_mode,
+            **options,
         )
 
 

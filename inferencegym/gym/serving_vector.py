@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
-
-from gymnasium.vector import AutoresetMode
+from typing import Any, Unpack
 
 from env.serving import make_env
 from env.serving_batch import OBSERVATION_COLUMNS, TERM_COLUMNS, ServingBatch
 from inferencegym.gym.codecs.serving import CODEC
 from inferencegym.gym.env import task_of
-from inferencegym.gym.vector import BatchVectorEnv
+from inferencegym.gym.vector import BatchVectorEnv, VectorOptions
 from inferencegym.gym.vector_info import InfoColumns
 from inferencegym.registry import get_spec
 from simulator.vector_state import RESULT
@@ -43,7 +41,7 @@ class ServingVectorEnv(BatchVectorEnv):
         num_envs: episodes side by side.
         task_id: "task1", "task2" or "task3"; None is the first.
         config: reward weights and trace_pack.
-        action_mode, autoreset_mode, threads, render_mode: see :class:`BatchVectorEnv`.
+        action_mode, options (autoreset_mode, threads, render_mode): see :class:`BatchVectorEnv`.
     """
 
     def __init__(
@@ -52,9 +50,7 @@ class ServingVectorEnv(BatchVectorEnv):
         task_id: str | None = "task1",
         action_mode: str = "flat",
         config: Mapping[str, Any] | None = None,
-        autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
-        threads: int | None = None,
-        render_mode: None = None,
+        **options: Unpack[VectorOptions],
     ) -> None:
         env = make_env(task_of(get_spec("serving"), task_id).id, config=config)
         super().__init__(
@@ -65,7 +61,5 @@ class ServingVectorEnv(BatchVectorEnv):
             _INFO,
             num_envs,
             action_mode,
-            autoreset_mode,
-            threads,
-            render_mode,
+            **options,
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypedDict, cast
 
 import gymnasium
 import numpy as np
@@ -28,7 +28,7 @@ from inferencegym.gym.team import THREADS_MAX, Team, available_cores
 from inferencegym.gym.vector_codec import VectorCodec
 from inferencegym.gym.vector_info import InfoColumns, InfoWriter, add_rows
 
-__all__ = ["Batch", "BatchVectorEnv"]
+__all__ = ["Batch", "BatchVectorEnv", "VectorOptions"]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -91,6 +91,14 @@ class Batch(Protocol):
         """Step those episodes from ``low`` to ``high - 1`` for which ``stepped`` is true. Ranges that do not
         overlap may be advanced by different threads."""
         ...
+
+
+class VectorOptions(TypedDict, total=False):
+    """What every vector environment takes by keyword; see :class:`BatchVectorEnv`."""
+
+    autoreset_mode: str | AutoresetMode
+    threads: int | None
+    render_mode: None
 
 
 class BatchVectorEnv(gymnasium.vector.VectorEnv[Observations, Any, npt.NDArray[Any]]):
