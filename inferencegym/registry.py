@@ -12,6 +12,7 @@ What each entry point must be (see ``env/protocols.py`` for the exact types):
 - ``action_model`` / ``observation_model`` / ``state_model`` / ``config_model``: pydantic models.
 - ``agents``: mapping of agent name to a factory ``(task_id, seed) -> Agent``.
 - ``info``: callable returning the environment's part of GET /info.
+- ``view``: a ``server.dashboard.views.view.View``; may be left out.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class EnvSpec:
     info: str
     reward_range: tuple[float, float] = (-1.0, 1.0)
     """Bounds of a step's reward."""
+    view: str = ""
+    """What the page at /web draws; without one, every number that is observed."""
 
     def __post_init__(self) -> None:
         if self.mount and not (self.mount.startswith("/") and self.mount.strip("/")):
@@ -122,6 +125,7 @@ SERVING = register(
         grader="grader.serving:GRADER",
         agents="agents.serving:AGENTS",
         info="env.serving:describe",
+        view="server.dashboard.views.serving:VIEW",
     )
 )
 
@@ -141,6 +145,7 @@ AUTOSCALING = register(
         grader="grader.autoscaling:GRADER",
         agents="agents.autoscaling:AGENTS",
         info="env.autoscaling_info:describe",
+        view="server.dashboard.views.autoscaling:VIEW",
         reward_range=(-1.0, 0.5),
     )
 )
@@ -161,6 +166,7 @@ ROUTING = register(
         grader="grader.routing:GRADER",
         agents="agents.routing:AGENTS",
         info="env.routing:describe",
+        view="server.dashboard.views.routing:VIEW",
         # The classic tasks keep their own arithmetic: a cache hit gives 1.5, a vain cascade less than −1.
         reward_range=(-2.0, 1.5),
     )
@@ -182,5 +188,6 @@ MARKET = register(
         grader="grader.market:GRADER",
         agents="agents.market:AGENTS",
         info="env.market:describe",
+        view="server.dashboard.views.market:VIEW",
     )
 )

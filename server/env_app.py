@@ -10,9 +10,10 @@ from fastapi.openapi.utils import get_openapi
 from starlette.routing import Mount
 
 from server.bound import BoundEnv
+from server.dashboard.mount import WebPage
 from server.docs_page import add_docs_page
 from server.errors import install_handlers
-from server.landing import landing_page, play_page
+from server.landing import landing_page
 from server.openenv_routes import OpenEnvRoutes, openenv_routes
 from server.pipeline import GymApp
 from server.routes import add_rest_routes
@@ -57,7 +58,9 @@ def build_env_app(
     web = services.settings.web
     app.add_route("/", landing_page(bound, others, web), methods=["GET"], include_in_schema=False)
     if web:
-        app.add_route("/web", play_page(bound), methods=["GET"], include_in_schema=False)
+        page = WebPage(bound, [bound, *others], services.settings)
+        app.router.routes.extend(page.routes())
+        openenv.on_shutdown.append(page.close)
     add_docs_page(app)
     app.router.routes.extend(openenv.routes)
     app.openapi = lambda: _document(app)

@@ -54,4 +54,4 @@ class GymApp(FastAPI):
     def _is_page(self, path: str) -> bool:
         """Pages for browsers, which follow redirects and resolve links against the address."""
         stripped = path.rstrip("/")
-        return stripped in self._mounts or stripped.endswith(_PAGES)
+        return stripped in self._mounts or stripped.endswith(_PAGES) or "/web/" in path

@@ -1,0 +1,121 @@
+"""Serves the page at /web, built when it is first asked for.
+
+Gradio takes longer to import than the rest of the server together and 120 MB. A server that only answers
+programs never pays; the first visitor sees a line of text for some seconds, and nobody else waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import structlog
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from server.bound import BoundEnv
+from server.settings import Settings
+
+__all__ = ["ASSETS", "WebPage"]
+
+ASSETS = Path(__file__).with_name("assets")
+
+_OPENENV_ROUTES = frozenset({"/web/reset", "/web/step", "/web/state"})
+"""Routes of OpenEnv's interface that play one episode for everybody. /reset, /step and /state do it by
+session."""
+
+_WAIT = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>InferenceGym</title>
+<meta http-equiv="refresh" content="1"><meta name="viewport" content="width=device-width,initial-scale=1">
+<style>:root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;margin:4rem auto;max-width:32rem;
+padding:0 1rem}</style></head><body><h1>InferenceGym</h1><p>The page is being built. It takes some seconds, once.
+</p></body></html>"""
+
+
+class WebPage:
+    """The page of one mount.
+
+    Args:
+        bound: the environment at this mount, shown first.
+        bounds: all environments of the server.
+        settings: of the server.
+    """
+
+    def __init__(self, bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings) -> None:
+        self._bound, self._bounds, self._settings = bound, bounds, settings
+        self._living: asyncio.Task[None] | None = None
+        self._app: asyncio.Future[ASGIApp] | None = None
+        self._stop = asyncio.Event()
+
+    def routes(self) -> list[BaseRoute]:
+        """/web, everything below it, and what the page loads."""
+        return [
+            Route("/web", _to_page, include_in_schema=False),
+            Route("/web-assets/plotly.min.js", _plotly, include_in_schema=False),
+            Mount("/web-assets", StaticFiles(directory=ASSETS)),
+            Route("/web/{rest:path}", self, methods=None, include_in_schema=False),
+        ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._start()
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if path in _OPENENV_ROUTES:
+            await Response(status_code=404)(scope, receive, send)
+        elif path == "/web/" and not app.done():
+            await HTMLResponse(_WAIT, headers={"cache-control": "no-store"})(scope, receive, send)
+        else:
+            # Cancelling one visitor's request must not cancel the building.
+            await (await asyncio.shield(app))(scope, receive, send)
+
+    async def close(self) -> None:
+        """End the page's background work, at shutdown."""
+        self._stop.set()
+        if self._living is not None:
+            await asyncio.wait([self._living])
+
+    def _start(self) -> asyncio.Future[ASGIApp]:
+        if self._app is None:
+            self._app = asyncio.get_running_loop().create_future()
+            self._living = asyncio.create_task(self._live(self._app))
+        return self._app
+
+    async def _live(self, ready: asyncio.Future[ASGIApp]) -> None:
+        try:
+            app = await anyio.to_thread.run_sync(self._build)
+        except Exception:
+            structlog.get_logger().exception("the page could not be built")
+            ready.set_result(_broken)
+            return
+        async with app.router.lifespan_context(app):
+            ready.set_result(app)
+            await self._stop.wait()
+
+    def _build(self) -> Any:
+        from server.dashboard.page import build_app
+
+        app = build_app(self._bound, self._bounds, self._settings)
+        gc.collect()
+        gc.freeze()
+        return app
+
+
+async def _to_page(request: Request) -> Response:
+    return RedirectResponse(f"{request.scope.get('root_path', '')}/web/")
+
+
+async def _plotly(_request: Request) -> Response:
+    """Plotly.js as the Python package ships it."""
+    file = resources.files("plotly") / "package_data" / "plotly.min.js"
+    return FileResponse(str(file), headers={"cache-control": "public, max-age=86400"})
+
+
+async def _broken(scope: Scope, receive: Receive, send: Send) -> None:
+    text = "<p>The page could not be built; the server's log says why. The API works: see <a href='../docs'>/docs</a>.</p>"
+    await HTMLResponse(text, status_code=500)(scope, receive, send)

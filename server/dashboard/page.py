@@ -1,0 +1,68 @@
+"""The whole page: OpenEnv's web interface, whose hook for a custom interface gets our tabs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+# Gradio asks at import time whether it may send usage data and look for newer versions.
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
+import gradio as gr
+from openenv.core.env_server import web_interface
+from openenv.core.env_server.gradio_ui import build_gradio_app
+
+from server.bound import BoundEnv
+from server.dashboard.playground import PlaygroundEnvironment
+from server.dashboard.watch import watch_tab
+from server.openenv_adapter import make_environment
+from server.settings import Settings
+
+__all__ = ["build_app"]
+
+TITLE = "InferenceGym"
+
+_HEAD = '<link rel="stylesheet" href="../web-assets/dashboard.css">'
+
+
+def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings) -> Any:
+    """The ASGI application that serves /web/ and everything below it.
+
+    Args:
+        bound: the environment at this mount: preselected, and that of the playground.
+        bounds: all environments.
+        settings: of the server.
+    """
+    # Web fonts would be fetched from elsewhere; the theme's next choice is the system's own.
+    web_interface.OPENENV_GRADIO_THEME._stylesheets = []  # pyright: ignore
+    environment = make_environment(bound)
+    playground = PlaygroundEnvironment(environment, settings.max_sessions)
+
+    def tabs(manager: Any, fields: Any, _metadata: Any, is_chat: bool, title: str, _quick: str) -> gr.Blocks:
+        with gr.Blocks(title=title, analytics_enabled=False) as page:
+            gr.HTML(_header(bounds), head=_HEAD)
+            with gr.Tabs():
+                with gr.Tab("Watch"):
+                    watch_tab(bound, bounds)
+                with gr.Tab("Playground"):
+                    build_gradio_app(manager, fields, playground.get_metadata(), is_chat, title).render()
+            page.unload(lambda request: playground.forget(str(request.session_hash)))
+        return page
+
+    return web_interface.create_web_interface_app(
+        lambda: playground,
+        environment.models.action,
+        environment.models.observation,
+        env_name=bound.spec.name,
+        state_cls=environment.models.state,
+        max_concurrent_envs=1,
+        gradio_builder=tabs,
+        show_default_tab=False,
+        title_override=f"{TITLE} · {bound.spec.title}",
+    )
+
+
+def _header(bounds: Sequence[BoundEnv]) -> str:
+    return f"<h1>{TITLE}</h1>"

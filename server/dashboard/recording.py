@@ -1,0 +1,166 @@
+"""Plays agents and writes down what the page draws."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from agents.registry import get_agent
+from agents.task_text import find_task
+from env.protocols import Episode, Grader, report_of
+from inferencegym.registry import EnvSpec
+from server.dashboard.scene import Chart, Limit, Line, Outcome, Scene, Span, Tile
+from server.dashboard.views.view import Panel, Signal, View, view_of
+from server.sessions import StepResult, log_entry, take_step
+
+__all__ = ["Recording", "record"]
+
+REPORT_EVERY_S = 0.5
+"""A slow agent's run is shown as it comes, this often."""
+
+
+class Recording:
+    """One side's episode, step by step.
+
+    Raises:
+        UnknownNameError: no such task or agent.
+        InferenceGymError: the agent lacks something, for example a key or trained parameters.
+    """
+
+    def __init__(self, spec: EnvSpec, task_id: str, seed: int, agent: str) -> None:
+        self._spec, self.task, self.agent = spec, find_task(spec, task_id), agent
+        self._player = get_agent(spec.id, agent, self.task.id, seed)
+        self.episode: Episode = spec.part("make_env")(self.task.id, seed)
+        self._observation = self.episode.reset()
+        self._player.reset()
+        self.steps: list[StepResult] = []
+        self._log: list[dict[str, Any]] = []
+
+    @property
+    def done(self) -> bool:
+        """The episode is over."""
+        return self.episode.done
+
+    def advance(self) -> None:
+        """One step."""
+        action = self._player.act(self._observation)
+        result = take_step(self.episode, action)
+        self._observation = result.observation
+        self._log.append(log_entry(action, result))
+        self.steps.append(result)
+
+    def outcome(self, side: int) -> Outcome:
+        """The grade of the finished episode."""
+        grader: Grader = self._spec.part("grader")
+        grade = grader.grade_log(self.task.id, self._log)
+        note = report_of(self._player).note
+        return Outcome(side, self.agent, grade.score, dict(grade.breakdown), grade.feedback, note)
+
+
+def record(spec: EnvSpec, task_id: str, seed: int, agents: Sequence[str]) -> Iterator[Scene]:
+    """Let one agent or two play the same task and seed; yields the run so far now and then, at last the whole.
+
+    Raises as :class:`Recording`, before anything is played.
+    """
+    sides = [Recording(spec, task_id, seed, agent) for agent in agents]
+    shown_s = time.monotonic()
+    while not all(side.done for side in sides):
+        for side in sides:
+            if not side.done:
+                side.advance()
+        if time.monotonic() - shown_s > REPORT_EVERY_S:
+            yield scene_of(spec, sides, seed)
+            shown_s = time.monotonic()
+    yield scene_of(spec, sides, seed)
+
+
+def scene_of(spec: EnvSpec, sides: Sequence[Recording], seed: int) -> Scene:
+    """What is drawn of the sides as far as they have come."""
+    view, task = view_of(spec), sides[0].task
+    names = [side.agent for side in sides]
+    done = all(side.done for side in sides)
+    columns = [_Columns(side.steps) for side in sides]
+    first = sides[0].steps[0].info if sides[0].steps else {}
+    return Scene(
+        title=f"{spec.title} · {task.id} · seed {seed}",
+        sides=names,
+        step_title=view.step_title,
+        steps=max(len(side.steps) for side in sides),
+        length=max(len(side.steps) for side in sides) if done else task.episode_length,
+        charts=[_chart(panel, columns, names, task.id, first) for panel in view.panels],
+        tiles=[_tile(panel, columns) for panel in view.panels if panel.tile],
+        spans=_spans(view, sides[0].steps),
+        outcomes=[side.outcome(number) for number, side in enumerate(sides)] if done else [],
+        done=done,
+    )
+
+
+class _Columns:
+    """Series of a side."""
+
+    def __init__(self, steps: Sequence[StepResult]) -> None:
+        self._rows = [
+            {"observation": step.observation.model_dump(), "reward": step.reward, "info": step.info}
+            for step in steps
+        ]
+
+    def values(self, signal: Signal) -> list[float | None]:
+        names = signal.path.split(".")
+        values = [_number(row, names, signal.scale) for row in self._rows]
+        if not signal.fold:
+            return values
+        folded: list[float | None] = []
+        total = 0.0
+        for count, value in enumerate(values, start=1):
+            total += value or 0.0
+            folded.append(total / count if signal.fold == "mean" else total)
+        return folded
+
+
+def _number(row: Mapping[str, Any], names: Sequence[str], scale: float) -> float | None:
+    value: Any = row
+    for name in names:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(name)  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    # Four significant digits more than anybody sees; a run is sent over the wire.
+    return float(f"{scale * value:.7g}")
+
+
+def _chart(
+    panel: Panel, columns: Sequence[_Columns], names: Sequence[str], task_id: str, info: Mapping[str, Any]
+) -> Chart:
+    lines = [
+        Line(_legend(panel, names, number, signal), side.values(signal), number, signal.dashed)
+        for number, side in enumerate(columns)
+        for signal in panel.signals
+    ]
+    limits = panel.limits(task_id, info) if panel.limits and info else {}
+    return Chart(panel.title, panel.unit, lines, [Limit(*one) for one in limits.items()], panel.log)
+
+
+def _legend(panel: Panel, names: Sequence[str], side: int, signal: Signal) -> str:
+    return names[side] if len(panel.signals) == 1 else f"{names[side]}, {signal.name}"
+
+
+def _tile(panel: Panel, columns: Sequence[_Columns]) -> Tile:
+    signal = panel.signals[0]
+    label = panel.title if len(panel.signals) == 1 else f"{panel.title}, {signal.name}"
+    return Tile(label, panel.unit, panel.digits, [side.values(signal) for side in columns], panel.better)
+
+
+def _spans(view: View, steps: Sequence[StepResult]) -> list[Span]:
+    labels = [view.span(step.info) for step in steps]
+    spans: list[Span] = []
+    at = 0
+    for label, run in groupby(labels):
+        count = len(list(run))
+        if label:
+            spans.append(Span(at, at + count, label))
+        at += count
+    return spans

@@ -1,0 +1,1 @@
+"""What is worth seeing of each environment: one module each, named by ``EnvSpec.view``."""

@@ -1,0 +1,40 @@
+"""Market: the price and what customers make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from server.dashboard.views.view import REWARD, Panel, Signal, View
+
+__all__ = ["VIEW"]
+
+
+def _dies(_task_id: str, _info: Mapping[str, Any]) -> dict[str, float]:
+    return {"the market dies": 100.0}
+
+
+VIEW = View(
+    step_title="time (h)",
+    panels=(
+        Panel("Price", "USD per GPU-hour", (Signal("price", "info.metrics.price"),), digits=2),
+        Panel("Queue", "jobs", (Signal("waiting", "info.metrics.queue_depth"),), better="less"),
+        Panel("Utilisation", "% of GPUs", (Signal("busy", "info.metrics.utilization", scale=100.0),)),
+        Panel(
+            "Expected wait",
+            "h",
+            (Signal("wait", "info.metrics.expected_wait_h"),),
+            digits=1,
+            better="less",
+        ),
+        Panel("Revenue", "USD/h", (Signal("revenue", "info.metrics.revenue"),), better="more"),
+        Panel(
+            "Silence on the way to death",
+            "%",
+            (Signal("risk", "info.metrics.death_risk", scale=100.0),),
+            limits=_dies,
+            better="less",
+        ),
+        REWARD,
+    ),
+)

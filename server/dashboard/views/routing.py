@@ -1,0 +1,28 @@
+"""Carbon-aware routing: accuracy against carbon, query by query."""
+
+from __future__ import annotations
+
+from server.dashboard.views.view import REWARD, Panel, Signal, View
+
+__all__ = ["VIEW"]
+
+VIEW = View(
+    step_title="decision",
+    panels=(
+        Panel(
+            "Accuracy so far",
+            "% of decisions answered right",
+            (Signal("right", "info.metrics.correct", fold="mean", scale=100.0),),
+            digits=1,
+            better="more",
+        ),
+        Panel(
+            "CO₂ so far", "g", (Signal("CO₂", "info.metrics.co2_g", fold="sum"),), digits=2, better="less"
+        ),
+        Panel("Carbon intensity", "", (Signal("of the grid", "info.workload.carbon_intensity"),), digits=1),
+        Panel("Energy", "Wh a query", (Signal("energy", "info.metrics.energy_wh"),), digits=2, better="less"),
+        Panel("Latency", "s", (Signal("latency", "info.metrics.latency_s"),), digits=1, better="less"),
+        Panel("Waiting queries", "queries", (Signal("waiting", "info.workload.waiting"),)),
+        REWARD,
+    ),
+)

@@ -1,0 +1,89 @@
+"""The description of an environment's charts and tiles, and the one made for environments that have none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from inferencegym.registry import EnvSpec, load
+
+__all__ = ["Panel", "Signal", "View", "view_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A number of every step.
+
+    Args:
+        name: in the legend.
+        path: where it stands, for example ``info.metrics.ttft_p50_ms``, ``observation.queue_depth``,
+            ``reward``.
+        fold: ``sum`` or ``mean`` of all steps so far instead of the step's own value.
+        scale: factor, for example 100 for per cent.
+        dashed: drawn dashed.
+    """
+
+    name: str
+    path: str
+    fold: Literal["", "sum", "mean"] = ""
+    scale: float = 1.0
+    dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A chart, and with ``tile`` a tile of its first signal.
+
+    ``limits`` gives labelled horizontal lines for a task id and the first step's info.
+    """
+
+    title: str
+    unit: str
+    signals: tuple[Signal, ...]
+    limits: Callable[[str, Mapping[str, Any]], Mapping[str, float]] | None = None
+    log: bool = False
+    tile: bool = True
+    digits: int = 0
+    better: Literal["more", "less", ""] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What to draw of an environment.
+
+    Args:
+        step_title: what a step is, with its unit.
+        panels: in order.
+        span: label of the shading that a step's info asks for, "" for none.
+        extra_tabs: further tabs of the page that belong to this environment, as title and
+            ``"module:function"``; the function builds the tab's content inside a gradio context.
+    """
+
+    step_title: str
+    panels: tuple[Panel, ...]
+    span: Callable[[Mapping[str, Any]], str] = lambda info: ""
+    extra_tabs: tuple[tuple[str, str], ...] = field(default=())
+
+
+REWARD = Panel("Cumulative reward", "", (Signal("reward", "reward", fold="sum"),), digits=2, better="more")
+
+
+@cache
+def view_of(spec: EnvSpec) -> View:
+    """The view named in the registry, or one of every number that the environment observes."""
+    return load(spec.view) if spec.view else _plain_view(spec.part("observation_model"))
+
+
+def _plain_view(observation: type[BaseModel]) -> View:
+    numbers = [
+        name for name, one in observation.model_fields.items() if one.annotation in (int, float)
+    ]
+    panels = (
+        Panel(name.replace("_", " ").capitalize(), "", (Signal(name, f"observation.{name}"),), tile=False)
+        for name in numbers
+    )
+    return View("step", (REWARD, *panels))
