@@ -15,6 +15,7 @@ from openenv.core.env_server import web_interface
 from openenv.core.env_server.gradio_ui import build_gradio_app
 
 from server.bound import BoundEnv
+from server.dashboard.mount import ASSETS
 from server.dashboard.playground import PlaygroundEnvironment
 from server.dashboard.watch import watch_tab
 from server.openenv_adapter import make_environment
@@ -24,7 +25,7 @@ __all__ = ["build_app"]
 
 TITLE = "InferenceGym"
 
-_HEAD = '<link rel="stylesheet" href="../web-assets/dashboard.css">'
+_HEAD = "".join(f'<link rel="stylesheet" href="../web-assets/{css.name}">' for css in sorted(ASSETS.glob("*.css")))
 
 
 def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings) -> Any:
@@ -45,10 +46,16 @@ def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings) -
             gr.HTML(_header(bounds), head=_HEAD)
             with gr.Tabs():
                 with gr.Tab("Watch"):
-                    watch_tab(bound, bounds)
+                    play, inputs, outputs = watch_tab(bound, bounds)
                 with gr.Tab("Playground"):
                     build_gradio_app(manager, fields, playground.get_metadata(), is_chat, title).render()
-            page.unload(lambda request: playground.forget(str(request.session_hash)))
+            # Something moves before anybody has chosen anything.
+            page.load(play, inputs, outputs, concurrency_limit=None)
+
+            def leave(request: gr.Request) -> None:
+                playground.forget(str(request.session_hash))
+
+            page.unload(leave)
         return page
 
     return web_interface.create_web_interface_app(
@@ -65,4 +72,7 @@ def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings) -
 
 
 def _header(bounds: Sequence[BoundEnv]) -> str:
-    return f"<h1>{TITLE}</h1>"
+    return (
+        f'<header class="ig-header"><h1>{TITLE}</h1>'
+        "<p>Where agents learn to run LLM inference. Physics from measured GPUs, on a CPU.</p></header>"
+    )

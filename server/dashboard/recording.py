@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
+from uuid import uuid4
 
 from agents.registry import get_agent
 from agents.task_text import find_task
@@ -66,18 +67,19 @@ def record(spec: EnvSpec, task_id: str, seed: int, agents: Sequence[str]) -> Ite
     Raises as :class:`Recording`, before anything is played.
     """
     sides = [Recording(spec, task_id, seed, agent) for agent in agents]
+    run = uuid4().hex
     shown_s = time.monotonic()
     while not all(side.done for side in sides):
         for side in sides:
             if not side.done:
                 side.advance()
         if time.monotonic() - shown_s > REPORT_EVERY_S:
-            yield scene_of(spec, sides, seed)
+            yield scene_of(spec, sides, seed, run)
             shown_s = time.monotonic()
-    yield scene_of(spec, sides, seed)
+    yield scene_of(spec, sides, seed, run)
 
 
-def scene_of(spec: EnvSpec, sides: Sequence[Recording], seed: int) -> Scene:
+def scene_of(spec: EnvSpec, sides: Sequence[Recording], seed: int, run: str) -> Scene:
     """What is drawn of the sides as far as they have come."""
     view, task = view_of(spec), sides[0].task
     names = [side.agent for side in sides]
@@ -95,6 +97,7 @@ def scene_of(spec: EnvSpec, sides: Sequence[Recording], seed: int) -> Scene:
         spans=_spans(view, sides[0].steps),
         outcomes=[side.outcome(number) for number, side in enumerate(sides)] if done else [],
         done=done,
+        run=run,
     )
 
 

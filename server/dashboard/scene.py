@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Chart", "Limit", "Line", "Outcome", "Scene", "Span", "Tile"]
+__all__ = ["Action", "Chart", "Limit", "Line", "Outcome", "Scene", "Span", "Tile"]
 
 Values = list[float | None]
 
@@ -76,6 +76,15 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Action:
+    """A button beside the player's controls; see :class:`server.dashboard.player.Player`."""
+
+    id: str
+    label: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Scene:
     """A run of one side or two.
 
@@ -87,6 +96,8 @@ class Scene:
         length: steps of the whole run.
         done: whether ``steps`` is all there will be.
         start: step to show first; a run that is played on starts where it was.
+        actions: buttons.
+        run: tells scenes of the same run, which grow while an agent plays, from those of another.
     """
 
     title: str
@@ -100,6 +111,8 @@ class Scene:
     outcomes: list[Outcome] = field(default_factory=list[Outcome])
     done: bool = True
     start: int = 0
+    actions: list[Action] = field(default_factory=list[Action])
+    run: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As plain dictionaries and lists."""

@@ -1,16 +1,110 @@
-"""Watch"""
+"""Watch: one agent or two play an episode on the same traffic."""
+
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import gradio as gr
 
-def watch_tab(bound, bounds):
-    run = gr.Button("Run")
-    player = gr.HTML(value=None, html_template="<div class='x'>static</div>", js_on_load="""
-    element.querySelector('.x').textContent = 'js ran'; console.log('LOAD', JSON.stringify(props.value), typeof Plotly);
-    watch('value', () => { console.log('WATCH', JSON.stringify(props.value).slice(0,80), element.querySelector('.x').textContent); element.querySelector('.x').textContent='got';});
-    """, head='<script src="../web-assets/plotly.min.js"></script>')
-    def f():
-        import time
-        for k in range(3):
-            yield {"k": k, "list": list(range(k))}
-            time.sleep(.5)
-    run.click(f, outputs=player)
+from agents.registry import agent_names, rule_name
+from env.checks import checked_seed
+from inferencegym.errors import InferenceGymError
+from inferencegym.registry import EnvSpec, get_spec
+from server.bound import BoundEnv
+from server.dashboard.message import NO_MESSAGE, message
+from server.dashboard.player import Player
+from server.dashboard.recording import record
+
+__all__ = ["watch_tab"]
+
+NOBODY = "nobody"
+
+RUNS_AT_ONCE = 4
+"""Visitors whose agents play at the same time; the next one waits. Agents compute in this process."""
+
+
+def watch_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> tuple[Any, list[Any], list[Any]]:
+    """Builds the tab.
+
+    Args:
+        bound: environment shown first.
+        bounds: all environments.
+
+    Returns:
+        The function that plays, its inputs and its outputs, for who wants a run to be there at once.
+    """
+    spec = bound.spec
+    with gr.Row():
+        environment = gr.Dropdown(
+            [(each.spec.title, each.spec.id) for each in bounds], value=spec.id, label="Environment", min_width=180
+        )
+        task = gr.Dropdown(_tasks(spec), value=_first_shown(spec), label="Task", min_width=180, allow_custom_value=True)
+        seed = gr.Number(42, label="Seed", info="traffic", minimum=0, precision=None, min_width=90)
+        first = gr.Dropdown(
+            list(agent_names(spec.id)), value=_best(spec), label="Agent", min_width=130, allow_custom_value=True
+        )
+        second = gr.Dropdown(
+            [NOBODY, *agent_names(spec.id)], value=_plain(spec), label="Against", min_width=130, allow_custom_value=True
+        )
+        start = gr.Button("Watch", variant="primary", min_width=110, elem_classes="ig-go")
+    about = gr.Markdown(_about(spec, _first_shown(spec)), elem_classes="ig-about")
+    said = gr.HTML(NO_MESSAGE)
+    player = Player()
+
+    environment.input(_choices, environment, [task, first, second, about])
+    task.change(lambda env, name: _about(get_spec(env), name), [environment, task], about)
+    inputs: list[Any] = [environment, task, seed, first, second]
+    start.click(play, inputs, [player, said], concurrency_limit=RUNS_AT_ONCE, concurrency_id="watch")
+    return play, inputs, [player, said]
+
+
+def play(env_id: str, task_id: str, seed: Any, first: str, second: str) -> Iterator[tuple[Any, Any]]:
+    """Play and show; says in a sentence what cannot be played."""
+    try:
+        spec = get_spec(env_id)
+        agents = [first] if second in (NOBODY, "", None) else [first, second]
+        for scene in record(spec, task_id, checked_seed(_whole(seed)), agents):
+            yield scene.to_json(), NO_MESSAGE
+    except InferenceGymError as error:
+        yield gr.skip(), message(error)
+
+
+def _whole(seed: Any) -> Any:
+    """A number field gives floats: 42.0 is meant as 42, and 1.5 is to be refused."""
+    return int(seed) if isinstance(seed, float) and seed.is_integer() else seed
+
+
+def _choices(env_id: str) -> tuple[Any, ...]:
+    spec = get_spec(env_id)
+    names = list(agent_names(spec.id))
+    task = _first_shown(spec)
+    return (
+        gr.update(choices=_tasks(spec), value=task),
+        gr.update(choices=names, value=_best(spec)),
+        gr.update(choices=[NOBODY, *names], value=_plain(spec)),
+        _about(spec, task),
+    )
+
+
+def _tasks(spec: EnvSpec) -> list[tuple[str, str]]:
+    return [(f"{task.id} · {task.name}", task.id) for task in spec.part("tasks").values()]
+
+
+def _first_shown(spec: EnvSpec) -> str:
+    """A task in which something happens: of several, the second."""
+    names = list(spec.part("tasks"))
+    return names[min(1, len(names) - 1)]
+
+
+def _best(spec: EnvSpec) -> str:
+    return "ppo" if "ppo" in agent_names(spec.id) else rule_name(spec.id)
+
+
+def _plain(spec: EnvSpec) -> str:
+    return "baseline" if "baseline" in agent_names(spec.id) else NOBODY
+
+
+def _about(spec: EnvSpec, task_id: str) -> str:
+    task = spec.part("tasks").get(task_id)
+    return f"{spec.description} **{task.name}** ({task.difficulty}): {task.description}" if task else ""

@@ -1,0 +1,57 @@
+"""The component that plays a scene in the browser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+__all__ = ["Player"]
+
+_TEMPLATE = """
+<section class="ig-player" hidden aria-label="Run">
+  <h2 class="ig-title"></h2>
+  <div class="ig-controls">
+    <button type="button" class="ig-toggle">Play</button>
+    <label>Speed <select class="ig-speed" aria-label="Speed">
+      <option value="2">2 steps/s</option><option value="10" selected>10 steps/s</option>
+      <option value="30">30 steps/s</option><option value="100">100 steps/s</option>
+    </select></label>
+    <input class="ig-seek" type="range" min="0" value="0" aria-label="Step shown">
+    <span class="ig-place"></span>
+  </div>
+  <div class="ig-actions"></div>
+  <div class="ig-key"></div>
+  <div class="ig-tiles"></div>
+  <div class="ig-outcomes" hidden></div>
+  <div class="ig-charts"></div>
+</section>"""
+
+_HEAD = "".join(
+    f'<script src="../web-assets/{name}"></script>' for name in ("plotly.min.js", "charts.js", "player.js")
+)
+
+from gradio.events import Dependency
+
+class Player(gr.HTML):
+    """Takes ``Scene.to_json()`` as its value. The buttons of ``Scene.actions`` raise the event ``act`` with
+    ``id`` and ``step``, the step that is shown."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(
+            value=None,
+            html_template=_TEMPLATE,
+            js_on_load="inferenceGym.player(element, props, (what) => trigger('act', what), watch);",
+            head=_HEAD,
+            apply_default_css=False,
+            **options,
+        )
+
+    def get_block_name(self) -> str:
+        """It is an HTML component to the browser."""
+        return "html"
+    from typing import Callable, Literal, Sequence, Any, TYPE_CHECKING
+    from gradio.blocks import Block
+    if TYPE_CHECKING:
+        from gradio.components import Timer
+        from gradio.components.base import Component
