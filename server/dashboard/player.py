@@ -6,7 +6,7 @@ from typing import Any
 
 import gradio as gr
 
-__all__ = ["Player"]
+__all__ = ["player"]
 
 _TEMPLATE = """
 <section class="ig-player" hidden aria-label="Run">
@@ -32,20 +32,17 @@ _HEAD = "".join(
 )
 
 
-class Player(gr.HTML):
-    """Takes ``Scene.to_json()`` as its value. The buttons of ``Scene.actions`` raise the event ``act`` with
-    ``id`` and ``step``, the step that is shown."""
+def player() -> Any:
+    """A component that takes ``Scene.to_json()`` as its value.
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(
-            value=None,
-            html_template=_TEMPLATE,
-            js_on_load="inferenceGym.player(element, props, (what) => trigger('act', what), watch);",
-            head=_HEAD,
-            apply_default_css=False,
-            **options,
-        )
-
-    def get_block_name(self) -> str:
-        """It is an HTML component to the browser."""
-        return "html"
+    The buttons of ``Scene.actions`` raise its event ``act``, whose data has ``id`` and ``step``: the button and
+    the step that was shown. (A subclass of a component would make gradio write a stub file beside it.)
+    """
+    html: Any = gr.HTML  # its parameters are partly untyped
+    return html(
+        value=None,
+        html_template=_TEMPLATE,
+        js_on_load="inferenceGym.player(element, props, (what) => trigger('act', what), watch);",
+        head=_HEAD,
+        apply_default_css=False,
+    )

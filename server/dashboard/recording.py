@@ -62,7 +62,7 @@ class Recording:
 
 
 def record(spec: EnvSpec, task_id: str, seed: int, agents: Sequence[str]) -> Iterator[Scene]:
-    """Let one agent or two play the same task and seed; yields the run so far now and then, at last the whole.
+    """Let one agent or two play the same task and seed; yields the run so far now and then, then the whole.
 
     Raises as :class:`Recording`, before anything is played.
     """
@@ -131,7 +131,7 @@ def _number(row: Mapping[str, Any], names: Sequence[str], scale: float) -> float
         value = value.get(name)  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
     if not isinstance(value, (int, float)) or not math.isfinite(value):
         return None
-    # Four significant digits more than anybody sees; a run is sent over the wire.
+    # More digits than anybody sees would only travel.
     return float(f"{scale * value:.7g}")
 
 
@@ -140,14 +140,16 @@ def _chart(
 ) -> Chart:
     lines = [
         Line(_legend(panel, names, number, signal), side.values(signal), number, signal.dashed)
-        for number, side in enumerate(columns)
+        for number, side in enumerate(columns[:1] if panel.shared else columns)
         for signal in panel.signals
     ]
-    limits = panel.limits(task_id, info) if panel.limits and info else {}
-    return Chart(panel.title, panel.unit, lines, [Limit(*one) for one in limits.items()], panel.log)
+    limits = panel.limits(task_id, info).items() if panel.limits and info else ()
+    return Chart(panel.title, panel.unit, lines, [Limit(*one) for one in limits], panel.log)
 
 
 def _legend(panel: Panel, names: Sequence[str], side: int, signal: Signal) -> str:
+    if panel.shared:
+        return signal.name
     return names[side] if len(panel.signals) == 1 else f"{names[side]}, {signal.name}"
 
 
@@ -164,6 +166,6 @@ def _spans(view: View, steps: Sequence[StepResult]) -> list[Span]:
     for label, run in groupby(labels):
         count = len(list(run))
         if label:
-            spans.append(Span(at, at + count, label))
+            spans.append(Span(at + 0.5, at + count + 0.5, label))
         at += count
     return spans

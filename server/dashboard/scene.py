@@ -1,4 +1,4 @@
-"""What the page draws: charts, tiles and an outcome over the steps of a run, as JSON for ``assets/player.js``.
+"""What the page draws: charts, tiles and outcomes over the steps of a run, as JSON for ``assets/player.js``.
 
 A scene holds a run from its first to its last step. The browser plays it: pause, speed and place are the
 visitor's own, and the server keeps nothing.
@@ -34,7 +34,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Steps to be shaded, first and last included."""
+    """A stretch of the x axis to be shaded; step k stands at k."""
 
     first: float
     last: float

@@ -13,7 +13,7 @@ from inferencegym.errors import InferenceGymError
 from inferencegym.registry import EnvSpec, get_spec
 from server.bound import BoundEnv
 from server.dashboard.message import NO_MESSAGE, message
-from server.dashboard.player import Player
+from server.dashboard.player import player
 from server.dashboard.recording import record
 
 __all__ = ["watch_tab"]
@@ -37,26 +37,39 @@ def watch_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> tuple[Any, list[An
     spec = bound.spec
     with gr.Row():
         environment = gr.Dropdown(
-            [(each.spec.title, each.spec.id) for each in bounds], value=spec.id, label="Environment", min_width=180
+            [(each.spec.title, each.spec.id) for each in bounds],
+            value=spec.id,
+            label="Environment",
+            min_width=180,
         )
-        task = gr.Dropdown(_tasks(spec), value=_first_shown(spec), label="Task", min_width=180, allow_custom_value=True)
-        seed = gr.Number(42, label="Seed", info="traffic", minimum=0, precision=None, min_width=90)
+        task = gr.Dropdown(
+            _tasks(spec), value=_first_shown(spec), label="Task", min_width=180, allow_custom_value=True
+        )
+        seed = gr.Number(42, label="Seed", min_width=90)
         first = gr.Dropdown(
-            list(agent_names(spec.id)), value=_best(spec), label="Agent", min_width=130, allow_custom_value=True
+            list(agent_names(spec.id)),
+            value=_best(spec),
+            label="Agent",
+            min_width=130,
+            allow_custom_value=True,
         )
         second = gr.Dropdown(
-            [NOBODY, *agent_names(spec.id)], value=_plain(spec), label="Against", min_width=130, allow_custom_value=True
+            [NOBODY, *agent_names(spec.id)],
+            value=_plain(spec),
+            label="Against",
+            min_width=130,
+            allow_custom_value=True,
         )
         start = gr.Button("Watch", variant="primary", min_width=110, elem_classes="ig-go")
-    about = gr.Markdown(_about(spec, _first_shown(spec)), elem_classes="ig-about")
+    about = gr.Markdown(_about(spec.id, _first_shown(spec)), elem_classes="ig-about")
     said = gr.HTML(NO_MESSAGE)
-    player = Player()
+    shown = player()
 
     environment.input(_choices, environment, [task, first, second, about])
-    task.change(lambda env, name: _about(get_spec(env), name), [environment, task], about)
+    task.change(_about, [environment, task], about)
     inputs: list[Any] = [environment, task, seed, first, second]
-    start.click(play, inputs, [player, said], concurrency_limit=RUNS_AT_ONCE, concurrency_id="watch")
-    return play, inputs, [player, said]
+    start.click(play, inputs, [shown, said], concurrency_limit=RUNS_AT_ONCE, concurrency_id="watch")
+    return play, inputs, [shown, said]
 
 
 def play(env_id: str, task_id: str, seed: Any, first: str, second: str) -> Iterator[tuple[Any, Any]]:
@@ -67,7 +80,7 @@ def play(env_id: str, task_id: str, seed: Any, first: str, second: str) -> Itera
         for scene in record(spec, task_id, checked_seed(_whole(seed)), agents):
             yield scene.to_json(), NO_MESSAGE
     except InferenceGymError as error:
-        yield gr.skip(), message(error)
+        yield gr.update(), message(error)
 
 
 def _whole(seed: Any) -> Any:
@@ -83,7 +96,7 @@ def _choices(env_id: str) -> tuple[Any, ...]:
         gr.update(choices=_tasks(spec), value=task),
         gr.update(choices=names, value=_best(spec)),
         gr.update(choices=[NOBODY, *names], value=_plain(spec)),
-        _about(spec, task),
+        _about(env_id, task),
     )
 
 
@@ -105,6 +118,7 @@ def _plain(spec: EnvSpec) -> str:
     return "baseline" if "baseline" in agent_names(spec.id) else NOBODY
 
 
-def _about(spec: EnvSpec, task_id: str) -> str:
+def _about(env_id: str, task_id: str) -> str:
+    spec = get_spec(env_id)
     task = spec.part("tasks").get(task_id)
     return f"{spec.description} **{task.name}** ({task.difficulty}): {task.description}" if task else ""

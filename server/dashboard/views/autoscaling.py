@@ -35,7 +35,11 @@ VIEW = View(
             ),
         ),
         Panel(
-            "Arrivals", "requests/s", (Signal("arrivals", "info.metrics.arrival_rate_rps"),), tile=False
+            "Arrivals",
+            "requests/s",
+            (Signal("of the interval", "info.metrics.arrival_rate_rps"),),
+            tile=False,
+            shared=True,
         ),
         Panel(
             "Latency",
@@ -56,7 +60,11 @@ VIEW = View(
         Panel("CPU", "%", (Signal("load", "info.metrics.cpu", scale=100.0),), limits=_cpu),
         Panel("Queue", "requests", (Signal("waiting", "info.metrics.queue_depth"),), better="less"),
         Panel(
-            "Cost so far", "USD", (Signal("cost", "info.metrics.cost_usd", fold="sum"),), digits=2, better="less"
+            "Cost so far",
+            "USD",
+            (Signal("cost", "info.metrics.cost_usd", fold="sum"),),
+            digits=2,
+            better="less",
         ),
         REWARD,
     ),

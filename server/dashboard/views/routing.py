@@ -16,9 +16,7 @@ VIEW = View(
             digits=1,
             better="more",
         ),
-        Panel(
-            "CO₂ so far", "g", (Signal("CO₂", "info.metrics.co2_g", fold="sum"),), digits=2, better="less"
-        ),
+        Panel("CO₂ so far", "g", (Signal("CO₂", "info.metrics.co2_g", fold="sum"),), digits=2, better="less"),
         Panel("Carbon intensity", "", (Signal("of the grid", "info.workload.carbon_intensity"),), digits=1),
         Panel("Energy", "Wh a query", (Signal("energy", "info.metrics.energy_wh"),), digits=2, better="less"),
         Panel("Latency", "s", (Signal("latency", "info.metrics.latency_s"),), digits=1, better="less"),

@@ -1,4 +1,4 @@
-"""Serving control: latency against the objective, throughput, memory, cost, and the knobs that matter most."""
+"""Serving control: latency against its objective, throughput, memory, cost, and the knob that counts most."""
 
 from __future__ import annotations
 
@@ -58,7 +58,11 @@ VIEW = View(
             "GPU memory", "GiB", (Signal("reserved", "info.metrics.gpu_memory_gb"),), limits=_memory, digits=1
         ),
         Panel(
-            "Cost", "¢ per 1,000 tokens", (Signal("cost", "info.metrics.cost_per_1k"),), digits=4, better="less"
+            "Cost",
+            "¢ per 1,000 tokens",
+            (Signal("cost", "info.metrics.cost_per_1k"),),
+            digits=4,
+            better="less",
         ),
         Panel(
             "Missed objectives",
@@ -68,7 +72,13 @@ VIEW = View(
             better="less",
         ),
         Panel("Batch size cap", "sequences", (Signal("cap", "info.action.batch_size"),), tile=False),
-        Panel("Arrivals", "requests/s", (Signal("whole service", "info.workload.arrival_rate"),), tile=False),
+        Panel(
+            "Arrivals",
+            "requests/s",
+            (Signal("whole service, mean of 10 s", "info.workload.arrival_rate"),),
+            tile=False,
+            shared=True,
+        ),
         REWARD,
     ),
 )

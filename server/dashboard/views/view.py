@@ -38,7 +38,8 @@ class Signal:
 class Panel:
     """A chart, and with ``tile`` a tile of its first signal.
 
-    ``limits`` gives labelled horizontal lines for a task id and the first step's info.
+    ``limits`` gives labelled horizontal lines for a task id and the first step's info. What is ``shared`` is
+    the same for both sides and is drawn once.
     """
 
     title: str
@@ -49,6 +50,7 @@ class Panel:
     tile: bool = True
     digits: int = 0
     better: Literal["more", "less", ""] = ""
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +81,8 @@ def view_of(spec: EnvSpec) -> View:
 
 
 def _plain_view(observation: type[BaseModel]) -> View:
-    numbers = [
-        name for name, one in observation.model_fields.items() if one.annotation in (int, float)
-    ]
+    kinds: tuple[Any, ...] = (int, float)
+    numbers = [name for name, one in observation.model_fields.items() if one.annotation in kinds]
     panels = (
         Panel(name.replace("_", " ").capitalize(), "", (Signal(name, f"observation.{name}"),), tile=False)
         for name in numbers
