@@ -27,6 +27,7 @@ from agents import autoscaling_controllers as controllers
 from agents.shared import llm_agent, ppo_agent
 from env.autoscaling_tasks import get_autoscaling_task
 from inferencegym.autoscaling_models import AutoscalingAction
+from inferencegym.errors import InferenceGymError
 
 __all__ = ["AGENTS", "STATIC_REPLICAS"]
 
@@ -53,8 +54,12 @@ def random_agent(task_id: str, seed: int) -> controllers.RandomMoves:
 
 
 def static_agent(task_id: str, seed: int) -> controllers.Constant:
-    """The best constant total."""
+    """The best constant total. Raises InferenceGymError where none was measured."""
     get_autoscaling_task(task_id)
+    if task_id not in STATIC_REPLICAS:
+        raise InferenceGymError(
+            f"There is no measured constant for {task_id}.", f"It is there for {', '.join(STATIC_REPLICAS)}."
+        )
     return controllers.Constant(AutoscalingAction(target_replicas=STATIC_REPLICAS[task_id]))
 
 

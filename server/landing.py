@@ -1,4 +1,4 @@
-"""Two small pages for people: what this is (/), and how to play (/web)."""
+"""The address without a path: JSON for programs, for people the page at /web or, without it, a short one."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from env.protocols import listed_tasks
 from server.bound import BoundEnv
 from server.raw import Handler, json_response
 
-__all__ = ["landing_page", "play_page"]
+__all__ = ["landing_page"]
 
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:3rem auto;padding:0 1rem;color:#1b1f24}"
@@ -26,32 +26,23 @@ _STYLE = (
 
 
 def landing_page(bound: BoundEnv, others: Sequence[BoundEnv], web: bool) -> Handler:
-    """GET /: a page for browsers, JSON for programs, by the Accept header.
+    """GET /: for browsers on to /web, JSON for programs, by the Accept header.
 
     Args:
         bound: the environment at this mount.
         others: environments at other mounts, to be listed.
-        web: whether there is a /web to link.
+        web: whether there is a /web.
     """
 
     async def landing(request: Request) -> Response:
         root = request.scope.get("root_path", "")
-        if "text/html" in request.headers.get("accept", ""):
-            return HTMLResponse(_landing_html(bound, others, root, web))
-        return json_response(_summary(bound, others, root, web))
+        if "text/html" not in request.headers.get("accept", ""):
+            return json_response(_summary(bound, others, root, web))
+        if web:
+            return RedirectResponse(f"{root}/web/", headers={"vary": "accept"})
+        return HTMLResponse(_landing_html(bound, others, root))
 
     return landing
-
-
-def play_page(bound: BoundEnv) -> Handler:
-    """GET /web: how to play an episode from a shell."""
-
-    async def play(request: Request) -> Response:
-        root = request.scope.get("root_path", "")
-        base = f"{request.url.scheme}://{request.url.netloc}{root}"
-        return HTMLResponse(_page(f"Play {bound.spec.title}", _play_html(bound, base, root)))
-
-    return play
 
 
 def _summary(bound: BoundEnv, others: Sequence[BoundEnv], root: str, web: bool) -> dict[str, Any]:
@@ -77,15 +68,14 @@ def _page(title: str, body: str) -> str:
     )
 
 
-def _landing_html(bound: BoundEnv, others: Sequence[BoundEnv], root: str, web: bool) -> str:
+def _landing_html(bound: BoundEnv, others: Sequence[BoundEnv], root: str) -> str:
     spec = bound.spec
-    play = f'<a href="{root}/web">How to play</a> · ' if web else ""
     body = (
         f"<h1>InferenceGym</h1><p>Environments in which an agent learns to run LLM inference, over plain "
         f"HTTP, on a CPU, with physics taken from measured GPUs.</p>"
         f"<h2>{html.escape(spec.title)} <small>{html.escape(spec.id)}</small></h2>"
         f"<p>{html.escape(spec.description)}</p>{_tasks_html(bound)}"
-        f'<p>{play}<a href="{root}/docs">API documentation</a> · <a href="{root}/info">Schemas and '
+        f'<p><a href="{root}/docs">API documentation</a> · <a href="{root}/info">Schemas and '
         f'provenance</a> · <a href="{root}/baseline">Baseline scores</a></p>'
     )
     if others:
@@ -105,21 +95,3 @@ def _tasks_html(bound: BoundEnv) -> str:
         for task in listed_tasks(bound.tasks).values()
     )
     return f"<table><tr><th>task</th><th>name</th><th></th><th></th></tr>{rows}</table>"
-
-
-def _play_html(bound: BoundEnv, base: str, root: str) -> str:
-    action = bound.default_action_json()
-    script = f"""# start an episode and keep its id
-SESSION=$(curl -s -X POST {base}/reset --json '{{"task_id": "{bound.first_task}"}}' \\
-  | python3 -c 'import json, sys; print(json.load(sys.stdin)["session_id"])')
-# one step; fields left out take their defaults
-curl -s {base}/step --json '{{"session_id": "'$SESSION'", "action": {action}}}'
-# the grade so far
-curl -s {base}/grader --json '{{"session_id": "'$SESSION'"}}'"""
-    return (
-        f"<h1>Play {html.escape(bound.spec.title)}</h1><p>{html.escape(bound.spec.description)}</p>"
-        f"<p>From a shell:</p><pre>{html.escape(script)}</pre>"
-        f"<p>OpenEnv clients connect to <code>{html.escape(base)}</code> (WebSocket at <code>/ws</code>). "
-        f'To try the calls in the browser, open the <a href="{root}/docs">API documentation</a>.</p>'
-        f"{_tasks_html(bound)}"
-    )

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from env.protocols import Episode, TaskInfo
 from inferencegym.errors import EpisodeNotStartedError, UnknownNameError
 from server.bound import BoundEnv
+from server.dashboard.views.view import view_of
 from server.errors import RejectedError
 from server.mcp_tools import EpisodeTools, Seen
 from server.openenv_models import (
@@ -166,22 +167,26 @@ class RegistryEnvironment(Environment[Action, Observation, State]):
     # Web interface
 
     def render_web(self, observation: dict[str, Any]) -> str | None:
-        """A table of the observation's fields."""
+        """A table of the observation's fields, each with its meaning and unit."""
         fields = {**observation.get("observation", observation)}
-        for name in ("metadata", "info"):
-            fields.pop(name, None)
+        known = self.bound.observation_model.model_fields
+        shown = {name: value for name, value in fields.items() if name in known}
         for name in ("reward", "done"):
             if name in observation:
-                fields[name] = observation[name]
+                shown[name] = observation[name]
         rows = (
-            f"<tr><th>{html.escape(str(name))}</th><td>{html.escape(str(value))}</td></tr>"
-            for name, value in fields.items()
+            f"<tr><th>{html.escape(name)}</th><td>{html.escape(_short(value))}</td>"
+            f"<td>{html.escape((known[name].description if name in known else '') or '')}</td></tr>"
+            for name, value in shown.items()
         )
         return f"<table>{''.join(rows)}</table>"
 
     def web_actions(self, observation: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-        """The default action; the form offers the rest."""
-        return [("Defaults", self.bound.action_model().model_dump(mode="json"))]
+        """The default action and those that the environment's view names; the form offers the rest."""
+        return [
+            ("Defaults", self.bound.action_model().model_dump(mode="json")),
+            *((label, dict(action)) for label, action in view_of(self.bound.spec).actions),
+        ]
 
     def _task_at(self, split: Any, index: Any) -> str:
         count = self.num_tasks(split)
@@ -199,6 +204,11 @@ class RegistryEnvironment(Environment[Action, Observation, State]):
             raise EpisodeNotStartedError(
                 "This session has ended, for example after its idle time.", "Connect again and reset."
             )
+
+
+def _short(value: Any) -> str:
+    """A number with the digits that tell something, anything else as it is."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def make_environment(bound: BoundEnv) -> type[RegistryEnvironment]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import anyio.to_thread
 import structlog
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -28,9 +29,15 @@ __all__ = ["ASSETS", "WebPage"]
 
 ASSETS = Path(__file__).with_name("assets")
 
-_OPENENV_ROUTES = frozenset({"/web/reset", "/web/step", "/web/state"})
-"""Routes of OpenEnv's interface that play one episode for everybody. /reset, /step and /state do it by
-session."""
+_CLOSED = (
+    "/web/reset",
+    "/web/step",
+    "/web/state",
+    "/web/gradio_api/upload",
+    "/web/gradio_api/proxy",
+)
+"""What is not served below /web: OpenEnv's routes that play one episode for everybody (/reset, /step and
+/state do it by session), and gradio's that store files or fetch from elsewhere, which nothing here needs."""
 
 _WAIT = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>InferenceGym</title>
 <meta http-equiv="refresh" content="1"><meta name="viewport" content="width=device-width,initial-scale=1">
@@ -69,11 +76,11 @@ class WebPage:
         ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self._start()
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        if path in _OPENENV_ROUTES:
-            await Response(status_code=404)(scope, receive, send)
-        elif path == "/web/" and not app.done():
+        if path.startswith(_CLOSED):
+            raise HTTPException(404)
+        app = self._start()
+        if path == "/web/" and not app.done():
             await HTMLResponse(_WAIT, headers={"cache-control": "no-store"})(scope, receive, send)
         else:
             # Cancelling one visitor's request must not cancel the building.

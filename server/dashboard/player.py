@@ -35,8 +35,8 @@ _HEAD = "".join(
 def player() -> Any:
     """A component that takes ``Scene.to_json()`` as its value.
 
-    The buttons of ``Scene.actions`` raise its event ``act``, whose data has ``id`` and ``step``: the button and
-    the step that was shown. (A subclass of a component would make gradio write a stub file beside it.)
+    The buttons of ``Scene.actions`` raise its event ``act``, whose data has ``id`` and ``step``: the button
+    and the step that was shown. (Gradio would write a stub file beside a subclass.)
     """
     html: Any = gr.HTML  # its parameters are partly untyped
     return html(

@@ -9,7 +9,8 @@ import pytest
 
 from agents.registry import agent_names, get_agent, rule_name
 from env.serving import make_env
-from inferencegym.errors import InvalidValueError, UnknownNameError
+from inferencegym.errors import InferenceGymError, InvalidValueError, UnknownNameError
+from inferencegym.registry import EnvSpec, all_specs
 
 
 def test_agents_play() -> None:
@@ -19,6 +20,18 @@ def test_agents_play() -> None:
             env = make_env("task2", 3)
             agent.reset()
             env.step(agent.act(env.reset()))
+
+
+@pytest.mark.parametrize("spec", all_specs(), ids=lambda spec: spec.name)
+def test_every_agent_is_made_for_every_task_or_says_what_it_lacks(spec: EnvSpec) -> None:
+    lacking: set[str] = set()
+    for task_id in spec.part("tasks"):
+        for name in agent_names(spec.id):
+            try:
+                get_agent(spec.id, name, task_id, 1)
+            except InferenceGymError:
+                lacking.add(name)
+    assert lacking <= {"llm", "ppo", "evolved", "static"}
 
 
 def test_the_rule_is_the_reactive_agent() -> None:

@@ -181,14 +181,17 @@ def test_the_rubric_tree_names_each_term_of_the_reward(
     assert calls == ([next(iter(scores.values()))] if with_hook else [])
 
 
-def test_the_web_interface_gets_a_table_and_an_action(environment: RegistryEnvironment) -> None:
-    environment.reset()
-    observation = {"observation": {"x": "<b>"}, "reward": 0.5, "done": False}
+def test_the_web_interface_gets_a_table_and_actions(environment: RegistryEnvironment) -> None:
+    field = next(iter(environment.bound.observation_model.model_fields))
+    observation = {"observation": {field: "<b>"}, "reward": 0.5, "done": False}
     drawn = environment.render_web(observation)
     assert drawn is not None
-    assert "&lt;b&gt;" in drawn
+    assert f"<th>{field}</th><td>&lt;b&gt;</td>" in drawn
     assert "0.5" in drawn
-    for _, action in environment.web_actions(observation):
+    actions = environment.web_actions(observation)
+    assert len({label for label, _ in actions}) == len(actions)
+    for _, action in actions:
+        environment.reset()
         environment.step(action_of(environment, **action))
 
 

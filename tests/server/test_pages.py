@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import httpx
+import pytest
 
 from inferencegym.registry import all_specs
 from tests.server.conftest import client_of, make_app
@@ -13,14 +14,24 @@ from tests.server.conftest import client_of, make_app
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
-async def test_a_browser_gets_a_page_whose_links_work(client: httpx.AsyncClient, mount: str) -> None:
-    page = await client.get(f"{mount}/", headers=HTML)
-    assert page.headers["content-type"].startswith("text/html")
-    assert "InferenceGym" in page.text
-    links = re.findall(r'href="([^"]+)"', page.text)
-    assert {f"{mount}/docs", f"{mount}/web"} <= set(links)
-    for link in links:
-        assert (await client.get(link, headers=HTML)).status_code == 200, link
+async def test_a_browser_is_sent_to_the_page(client: httpx.AsyncClient, mount: str) -> None:
+    answer = await client.get(f"{mount}/", headers=HTML)
+    assert (answer.status_code, answer.headers["location"]) == (307, f"{mount}/web/")
+    answer = await client.get(f"{mount}/web", headers=HTML)
+    assert (answer.status_code, answer.headers["location"]) == (307, f"{mount}/web/")
+
+
+@pytest.mark.parametrize("mount", ["", "/toy"])
+async def test_without_the_page_a_browser_gets_a_short_one_whose_links_work(mount: str) -> None:
+    async with client_of(make_app(web=False)) as client:
+        page = await client.get(f"{mount}/", headers=HTML)
+        assert page.headers["content-type"].startswith("text/html")
+        assert "InferenceGym" in page.text
+        links = re.findall(r'href="([^"]+)"', page.text)
+        assert f"{mount}/docs" in links
+        assert f"{mount}/web" not in links
+        for link in links:
+            assert (await client.get(link, headers=HTML)).status_code == 200, link
 
 
 async def test_a_program_gets_json(client: httpx.AsyncClient, mount: str) -> None:
@@ -36,15 +47,23 @@ async def test_the_landing_page_lists_the_other_environments(client: httpx.Async
         assert others == {other: place for other, place in mounts.items() if other != env_id}
 
 
-async def test_web_says_how_to_play(client: httpx.AsyncClient, mount: str) -> None:
-    page = await client.get(f"{mount}/web")
-    assert page.status_code == 200
-    assert f"http://test{mount}/reset" in page.text
+async def test_what_the_page_loads_is_there(client: httpx.AsyncClient, mount: str) -> None:
+    for name in ("plotly.min.js", "charts.js", "player.js", "dashboard.css", "icon.svg"):
+        assert (await client.get(f"{mount}/web-assets/{name}")).status_code == 200, name
+    assert (await client.get(f"{mount}/favicon.ico")).headers["content-type"].startswith("image/")
+
+
+@pytest.mark.parametrize("path", ["reset", "step", "state", "gradio_api/upload"])
+async def test_nobody_plays_a_common_episode_or_leaves_files_behind(
+    client: httpx.AsyncClient, mount: str, path: str
+) -> None:
+    assert (await client.post(f"{mount}/web/{path}")).status_code == 404
 
 
 async def test_web_can_be_switched_off() -> None:
     async with client_of(make_app(web=False)) as client:
-        assert (await client.get("/web")).status_code == 404
+        for path in ("/web", "/web/", "/web/gradio_api/info", "/web-assets/player.js"):
+            assert (await client.get(path)).status_code == 404, path
         assert 'href="/web"' not in (await client.get("/", headers=HTML)).text
         assert "web" not in (await client.get("/")).json()
 

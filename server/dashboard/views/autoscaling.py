@@ -24,6 +24,7 @@ def _outage(info: Mapping[str, Any]) -> str:
 
 VIEW = View(
     step_title="interval of 15 s",
+    actions=(("One replica more", {"action": "scale_up"}), ("One replica less", {"action": "scale_down"})),
     span=_outage,
     panels=(
         Panel(

@@ -8,6 +8,13 @@ __all__ = ["VIEW"]
 
 VIEW = View(
     step_title="decision",
+    actions=(
+        ("Small model", {"model_choice": "SMALL"}),
+        ("Large model", {"model_choice": "LARGE"}),
+        ("Cascade up to large", {"strategy": "DO_CASCADE", "model_choice": "LARGE", "exit_flag": True}),
+        ("Cache", {"strategy": "USE_CACHE"}),
+        ("Wait, then the small model", {"strategy": "WAIT", "model_choice": "SMALL"}),
+    ),
     panels=(
         Panel(
             "Accuracy so far",

@@ -32,6 +32,12 @@ def _burst(info: Mapping[str, Any]) -> str:
 
 VIEW = View(
     step_title="simulated time (s)",
+    actions=(
+        ("128 sequences", {"batch_size": 128}),
+        ("224 sequences, 90 % of the KV pool", {"batch_size": 224, "kv_budget": 0.9}),
+        ("64 sequences, 2 drafts", {"batch_size": 64, "spec_length": 2}),
+        ("128 sequences, INT8, prefill apart", {"batch_size": 128, "quant_tier": 1, "prefill_disagg": True}),
+    ),
     span=_burst,
     panels=(
         Panel(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
@@ -61,6 +61,7 @@ class View:
         step_title: what a step is, with its unit.
         panels: in order.
         span: label of the shading that a step's info asks for, "" for none.
+        actions: labelled actions that OpenEnv's playground offers for one click, beside the default one.
         extra_tabs: further tabs of the page that belong to this environment, as title and
             ``"module:function"``; the function builds the tab's content inside a gradio context.
     """
@@ -68,7 +69,8 @@ class View:
     step_title: str
     panels: tuple[Panel, ...]
     span: Callable[[Mapping[str, Any]], str] = lambda info: ""
-    extra_tabs: tuple[tuple[str, str], ...] = field(default=())
+    actions: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    extra_tabs: tuple[tuple[str, str], ...] = ()
 
 
 REWARD = Panel("Cumulative reward", "", (Signal("reward", "reward", fold="sum"),), digits=2, better="more")
