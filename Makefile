@@ -19,7 +19,7 @@ DEMO_STAMP := $(VENV)/.installed-demo
 TRACES_STAMP := $(VENV)/.installed-traces
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev serve test lint format bench demo fidelity traces test-demo test-traces test-browser test-image lock clean
+.PHONY: help install dev serve test lint format bench demo fidelity screenshots traces test-demo test-traces test-browser test-image lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -70,10 +70,16 @@ bench: $(DEV_STAMP) ## Measure steps per second, start-up time and memory
 fidelity: $(DEMO_STAMP) ## Errors of the pack and of the fast simulator, into ENVIRONMENT.md and docs/
 	$(PY) -m simulator.fidelity_report
 
+screenshots: $(DEV_STAMP) ## Take the README's pictures of the page (needs Debian's chromium)
+	$(PY) -m tests.dashboard.screenshots
+
 traces: $(TRACES_STAMP) ## Rebuild the measured trace pack
 	$(PY) -m simulator.data.build_traces
 
-test-traces: $(TRACES_STAMP) ## Test the trace pack builder against the kernel library
+test-screenshots: $(DEV_STAMP) ## Take the README's pictures of the page (needs Debian's chromium)
+	$(PY) -m tests.dashboard.screenshots
+
+traces: $(TRACES_STAMP) ## Test the trace pack builder against the kernel library
 	$(PY) -m pytest -q -m traces $(PYTEST_ARGS)
 
 demo: $(DEMO_STAMP) ## Train PPO (ENV=serving TASK=task1), draw its learning curve, compare it on held-out seeds

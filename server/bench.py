@@ -6,7 +6,9 @@ Prints one JSON document (and nothing else) to standard output:
 - steps/s over HTTP and over the WebSocket with 1 and 8 clients, and the same as shares of a FastAPI echo
   (``async def``, JSON body in, the same dict out) that is served alike and measured right before;
 - seconds from starting the process to the first answer of /health;
-- resident memory after the start, and with as many REST episodes as the server keeps.
+- resident memory after the start, and with as many REST episodes as the server keeps;
+- once the page at /web has been asked for: the seconds it took to build, steps/s over HTTP as a share of those
+  before, and resident memory.
 
 Server, yardstick and load generator are processes of their own. The server runs with its default
 settings but the rate limit, which the load would meet; its log goes to a file.
@@ -141,7 +143,28 @@ def measure(seconds: float = SECONDS, rounds: int = ROUNDS, sessions: int = 50) 
                 report |= _compare(kind, clients, port, echo_port, plan, seconds, rounds)
         fill_sessions(port, sessions, plan)
         report[f"rss_mb_with_{sessions}_sessions"] = round(resident_mb(pid))
+        report["with_page"] = _with_page(port, pid, plan, seconds, rounds)
     return report
+
+
+def _with_page(port: int, pid: int, plan: dict[str, Any], seconds: float, rounds: int) -> dict[str, Any]:
+    """What the page costs those who do not look at it."""
+    before = sorted(load("http", port, 1, plan, seconds) for _ in range(rounds))[rounds // 2]
+    started = time.perf_counter()
+    while not _page_is_built(port):
+        time.sleep(0.05)
+    built_s = time.perf_counter() - started
+    after = sorted(load("http", port, 1, plan, seconds) for _ in range(rounds))[rounds // 2]
+    return {
+        "seconds_to_build": round(built_s, 1),
+        "http_1_client_share_of_before": round(after / before, 2),
+        "rss_mb": round(resident_mb(pid)),
+    }
+
+
+def _page_is_built(port: int) -> bool:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/web/", timeout=60) as reply:
+        return b"gradio" in reply.read()
 
 
 def _compare(

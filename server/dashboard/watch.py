@@ -35,34 +35,39 @@ def watch_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> tuple[Any, list[An
         The function that plays, its inputs and its outputs, for who wants a run to be there at once.
     """
     spec = bound.spec
-    with gr.Row():
+    with gr.Row(elem_classes="ig-form", equal_height=True):
         environment = gr.Dropdown(
             [(each.spec.title, each.spec.id) for each in bounds],
             value=spec.id,
             label="Environment",
-            min_width=180,
+            min_width=190,
         )
         task = gr.Dropdown(
-            _tasks(spec), value=_first_shown(spec), label="Task", min_width=180, allow_custom_value=True
+            _tasks(spec),
+            value=_first_shown(spec),
+            label="Task",
+            scale=2,
+            min_width=240,
+            allow_custom_value=True,
         )
         seed = gr.Number(42, label="Seed", min_width=90)
         first = gr.Dropdown(
             list(agent_names(spec.id)),
             value=_best(spec),
             label="Agent",
-            min_width=130,
+            min_width=150,
             allow_custom_value=True,
         )
         second = gr.Dropdown(
             [NOBODY, *agent_names(spec.id)],
             value=_plain(spec),
             label="Against",
-            min_width=130,
+            min_width=150,
             allow_custom_value=True,
         )
-        start = gr.Button("Watch", variant="primary", min_width=110, elem_classes="ig-go")
-    about = gr.Markdown(_about(spec.id, _first_shown(spec)), elem_classes="ig-about")
-    said = gr.HTML(NO_MESSAGE)
+        start = gr.Button("Watch", variant="primary", scale=0, min_width=120, elem_classes="ig-go")
+    about = gr.Markdown(_about(spec.id, _first_shown(spec)), elem_classes="ig-about", padding=True)
+    said = gr.HTML(NO_MESSAGE, padding=True)
     shown = player()
 
     environment.input(_choices, environment, [task, first, second, about])

@@ -15,7 +15,8 @@ inferenceGym.charts = (() => {
 
   function number(value, digits) {
     if (value === null || value === undefined) return "–";
-    return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+    const text = value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+    return text.replace("-", "−");
   }
 
   function layoutOf({ xTitle, yTitle, xRange, log }) {
