@@ -7,8 +7,8 @@ Prints one JSON document (and nothing else) to standard output:
   (``async def``, JSON body in, the same dict out) that is served alike and measured right before;
 - seconds from starting the process to the first answer of /health;
 - resident memory after the start, and with as many REST episodes as the server keeps;
-- once the page at /web has been asked for: the seconds it took to build, steps/s over HTTP as a share of those
-  before, and resident memory.
+- once the page at /web has been asked for: the seconds it took to build, steps/s over HTTP as a share of
+  those before, and resident memory.
 
 Server, yardstick and load generator are processes of their own. The server runs with its default
 settings but the rate limit, which the load would meet; its log goes to a file.

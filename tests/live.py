@@ -30,16 +30,25 @@ def live_server(command: Sequence[str] = ("-m", "server.app"), **settings: str) 
 
     ``{port}`` in the command stands for the port; without it the port goes by the variable PORT.
     """
-    port = str(free_port())
+    with live_process(command, **settings) as (url, _):
+        yield url
+
+
+@contextmanager
+def live_process(
+    command: Sequence[str] = ("-m", "server.app"), port: int | None = None, **settings: str
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The same on a port of one's choice; yields the address and the process."""
+    chosen = str(port or free_port())
     env = {**os.environ, "INFERENCEGYM_LOG_LEVEL": "WARNING", **settings}
-    arguments = [word.format(port=port) for word in command]
+    arguments = [word.format(port=chosen) for word in command]
     if arguments == list(command):
-        env["PORT"] = port
+        env["PORT"] = chosen
     process = subprocess.Popen([sys.executable, *arguments], cwd=ROOT, env=env)
     try:
-        url = f"http://127.0.0.1:{port}"
+        url = f"http://127.0.0.1:{chosen}"
         wait_for_health(url, process)
-        yield url
+        yield url, process
     finally:
         process.terminate()
         process.wait(30)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,8 @@ class WebPage:
             await HTMLResponse(_WAIT, headers={"cache-control": "no-store"})(scope, receive, send)
         else:
             # Cancelling one visitor's request must not cancel the building.
-            await (await asyncio.shield(app))(scope, receive, send)
+            with suppress(asyncio.CancelledError):  # a stream that is open when the server stops
+                await (await asyncio.shield(app))(scope, receive, send)
 
     async def close(self) -> None:
         """End the page's background work, at shutdown."""

@@ -50,7 +50,7 @@ def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings) -
                 with gr.Tab("Watch"):
                     play, inputs, outputs = watch_tab(bound, bounds)
                 with gr.Tab("Playground"):
-                    build_gradio_app(manager, fields, playground.get_metadata(), is_chat, title).render()
+                    build_gradio_app(manager, fields, playground.get_metadata(), is_chat, title)
             # Something moves before anybody has chosen anything.
             page.load(play, inputs, outputs, concurrency_limit=None)
 

@@ -67,7 +67,7 @@ def watch_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> tuple[Any, list[An
         )
         start = gr.Button("Watch", variant="primary", scale=0, min_width=120, elem_classes="ig-go")
     about = gr.Markdown(_about(spec.id, _first_shown(spec)), elem_classes="ig-about", padding=True)
-    said = gr.HTML(NO_MESSAGE, padding=True)
+    said = gr.HTML(NO_MESSAGE)
     shown = player()
 
     environment.input(_choices, environment, [task, first, second, about])

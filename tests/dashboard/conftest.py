@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.live import live_server
 
@@ -19,6 +19,7 @@ CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 PICTURES = Path(os.environ.get("PICTURES", "build/pictures"))
 """Where tests leave what they saw."""
 WAIT_MS = 60_000
+expect.set_options(timeout=WAIT_MS)
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
@@ -55,7 +56,8 @@ def troubles() -> list[str]:
 
 @pytest.fixture
 def visit(browser: Browser, site: str, troubles: list[str]) -> Iterator[Callable[..., Page]]:
-    """Opens a page for a new visitor: ``visit(path="/web/", viewport=WIDE, dark=False)``."""
+    """Opens a page for a new visitor: ``visit(path="/web/", viewport=WIDE, dark=False)``; ``path`` may be a
+    whole address."""
     contexts: list[BrowserContext] = []
 
     def open_page(path: str = "/web/", viewport: dict[str, int] = WIDE, dark: bool = False) -> Page:
@@ -68,7 +70,7 @@ def visit(browser: Browser, site: str, troubles: list[str]) -> Iterator[Callable
         page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("request", lambda request: troubles.append(request.url) if is_outside(request.url) else None)
-        page.goto(site + path)
+        page.goto(path if path.startswith("http") else site + path)
         page.wait_for_selector("button[role=tab]")
         return page
 
@@ -92,6 +94,20 @@ def is_outside(url: str) -> bool:
 def open_tab(page: Page, name: str) -> None:
     """Open a tab of the page by its name."""
     page.get_by_role("tab", name=name, exact=True).click()
+
+
+def choose(page: Page, label: str, text: str) -> None:
+    """Type into a field of Watch and press Enter."""
+    box = page.get_by_role("tabpanel").first.get_by_label(label, exact=True)
+    box.click()
+    box.fill(text)
+    box.press("Enter")
+
+
+def to_the_end(page: Page) -> None:
+    """Let the run of Watch play to its end."""
+    page.locator(".ig-speed").first.select_option("100")
+    expect(page.locator(".ig-outcomes").first).to_be_visible()
 
 
 def keep_picture(page: Page, name: str) -> None:

@@ -8,21 +8,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from inferencegym.registry import all_specs
-from tests.dashboard.conftest import NARROW, WIDE, keep_picture, width_of
+from tests.dashboard.conftest import NARROW, WIDE, choose, keep_picture, to_the_end, width_of
 
 pytestmark = pytest.mark.browser
-
-
-def choose(page: Page, label: str, text: str) -> None:
-    box = page.get_by_label(label, exact=True)
-    box.click()
-    box.fill(text)
-    box.press("Enter")
-
-
-def to_the_end(page: Page) -> None:
-    page.locator(".ig-speed").first.select_option("100")
-    expect(page.locator(".ig-outcomes").first).to_be_visible()
 
 
 def test_a_visitor_sees_an_episode_to_its_end_without_choosing_anything(visitor: Page):

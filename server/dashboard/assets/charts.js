@@ -47,7 +47,7 @@ inferenceGym.charts = (() => {
         line: { color: colour("--ig-limit"), width: 1.5, dash: "dash" },
       })),
       annotations: limits.map((limit) => ({
-        xref: "paper", x: 1, xanchor: "right", yref: "y", y: y(limit.value), yanchor: "bottom",
+        xref: "paper", x: 0.01, xanchor: "left", yref: "y", y: y(limit.value), yanchor: "bottom",
         text: `${limit.label} ${number(limit.value, limit.value % 1 ? 1 : 0)}`, showarrow: false,
         font: { size: 11, color: colour("--ig-limit") },
       })),
