@@ -16,6 +16,7 @@ from openenv.core.env_server.gradio_ui import build_gradio_app
 
 from server.bound import BoundEnv
 from server.dashboard.mount import ASSETS
+from server.dashboard.play import play_tab
 from server.dashboard.playground import PlaygroundEnvironment
 from server.dashboard.watch import watch_tab
 from server.openenv_adapter import make_environment
@@ -49,6 +50,8 @@ def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings) -
             with gr.Tabs():
                 with gr.Tab("Watch"):
                     play, inputs, outputs = watch_tab(bound, bounds)
+                with gr.Tab("Play"):
+                    play_tab(bound, bounds)
                 with gr.Tab("Playground"):
                     build_gradio_app(manager, fields, playground.get_metadata(), is_chat, title)
             # Something moves before anybody has chosen anything.

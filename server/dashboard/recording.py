@@ -9,34 +9,39 @@ from itertools import groupby
 from typing import Any
 from uuid import uuid4
 
+from pydantic import BaseModel
+
 from agents.registry import get_agent
 from agents.task_text import find_task
-from env.protocols import Episode, Grader, report_of
+from env.protocols import Episode, GradeResult, Grader, report_of
 from inferencegym.registry import EnvSpec
 from server.dashboard.scene import Chart, Limit, Line, Outcome, Scene, Span, Tile
 from server.dashboard.views.view import Panel, Signal, View, view_of
 from server.sessions import StepResult, log_entry, take_step
 
-__all__ = ["Recording", "record"]
+__all__ = ["Recording", "Side", "record", "scene_of"]
 
 REPORT_EVERY_S = 0.5
 """A slow agent's run is shown as it comes, this often."""
 
 
-class Recording:
-    """One side's episode, step by step.
+class Side:
+    """An episode that is played and written down, step by step.
+
+    Args:
+        spec: the environment.
+        task_id: id or alias of the task.
+        seed: of the episode.
+        agent: name of who plays.
 
     Raises:
-        UnknownNameError: no such task or agent.
-        InferenceGymError: the agent lacks something, for example a key or trained parameters.
+        UnknownNameError: no such task.
     """
 
     def __init__(self, spec: EnvSpec, task_id: str, seed: int, agent: str) -> None:
-        self._spec, self.task, self.agent = spec, find_task(spec, task_id), agent
-        self._player = get_agent(spec.id, agent, self.task.id, seed)
+        self.spec, self.task, self.seed, self.agent = spec, find_task(spec, task_id), seed, agent
         self.episode: Episode = spec.part("make_env")(self.task.id, seed)
-        self._observation = self.episode.reset()
-        self._player.reset()
+        self.observation: BaseModel = self.episode.reset()
         self.steps: list[StepResult] = []
         self._log: list[dict[str, Any]] = []
 
@@ -45,20 +50,50 @@ class Recording:
         """The episode is over."""
         return self.episode.done
 
-    def advance(self) -> None:
-        """One step."""
-        action = self._player.act(self._observation)
+    def take(self, action: BaseModel) -> None:
+        """One step. What the environment refuses changes nothing."""
         result = take_step(self.episode, action)
-        self._observation = result.observation
+        self.observation = result.observation
         self._log.append(log_entry(action, result))
         self.steps.append(result)
 
+    def grade(self) -> GradeResult:
+        """The grade of the steps so far."""
+        grader: Grader = self.spec.part("grader")
+        return grader.grade_log(self.task.id, self._log)
+
     def outcome(self, side: int) -> Outcome:
-        """The grade of the finished episode."""
-        grader: Grader = self._spec.part("grader")
-        grade = grader.grade_log(self.task.id, self._log)
-        note = report_of(self._player).note
-        return Outcome(side, self.agent, grade.score, dict(grade.breakdown), grade.feedback, note)
+        """The grade as the page shows it."""
+        grade = self.grade()
+        return Outcome(side, self.agent, grade.score, dict(grade.breakdown), grade.feedback, self.note)
+
+    @property
+    def note(self) -> str:
+        """What a reader of the score must know of who played."""
+        return ""
+
+
+class Recording(Side):
+    """An agent's episode.
+
+    Raises:
+        UnknownNameError: no such task or agent.
+        InferenceGymError: the agent lacks something, for example a key or trained parameters.
+    """
+
+    def __init__(self, spec: EnvSpec, task_id: str, seed: int, agent: str) -> None:
+        self._player = get_agent(spec.id, agent, task_id, seed)
+        super().__init__(spec, task_id, seed, agent)
+        self._player.reset()
+
+    def advance(self) -> None:
+        """One step."""
+        self.take(self._player.act(self.observation))
+
+    @property
+    def note(self) -> str:
+        """What the agent reports."""
+        return report_of(self._player).note
 
 
 def record(spec: EnvSpec, task_id: str, seed: int, agents: Sequence[str]) -> Iterator[Scene]:
@@ -79,7 +114,7 @@ def record(spec: EnvSpec, task_id: str, seed: int, agents: Sequence[str]) -> Ite
     yield scene_of(spec, sides, seed, run)
 
 
-def scene_of(spec: EnvSpec, sides: Sequence[Recording], seed: int, run: str) -> Scene:
+def scene_of(spec: EnvSpec, sides: Sequence[Side], seed: int, run: str) -> Scene:
     """What is drawn of the sides as far as they have come."""
     view, task = view_of(spec), sides[0].task
     names = [side.agent for side in sides]

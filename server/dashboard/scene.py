@@ -95,7 +95,8 @@ class Scene:
         steps: values in each line so far.
         length: steps of the whole run.
         done: whether ``steps`` is all there will be.
-        start: step to show first; a run that is played on starts where it was.
+        start: step to show first.
+        plays: whether it plays at once; if not, ``start`` is shown, of every further scene of the run too.
         actions: buttons.
         run: tells scenes of the same run, which grow while an agent plays, from those of another.
     """
@@ -111,6 +112,7 @@ class Scene:
     outcomes: list[Outcome] = field(default_factory=list[Outcome])
     done: bool = True
     start: int = 0
+    plays: bool = True
     actions: list[Action] = field(default_factory=list[Action])
     run: str = ""
 

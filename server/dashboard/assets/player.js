@@ -92,8 +92,9 @@ inferenceGym.player = (element, props, act, watch) => {
     showOutcomes();
     showActions();
     drawn = "";
-    if (grew) { go(at); return; }
+    if (grew) { go(scene.plays ? at : scene.start); return; }
     go(scene.start);
+    if (!scene.plays) { pause(); return; }
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     if (still) { pause(); go(scene.steps); } else play();
   }

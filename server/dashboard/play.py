@@ -1,0 +1,203 @@
+"""Play: a person turns the knobs, sees what comes of it, and is graded beside the environment's own agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gradio as gr
+
+from env.protocols import TaskInfo
+from inferencegym.errors import InferenceGymError, InvalidValueError
+from server.bound import DEFAULT_SEED, BoundEnv
+from server.dashboard.action_controls import ActionControls
+from server.dashboard.message import NO_MESSAGE, message, sentence
+from server.dashboard.play_text import consequence, grade_text, observation_text, task_text
+from server.dashboard.played import Played
+from server.dashboard.player import Player
+
+__all__ = ["play_tab"]
+
+AT_ONCE = 8
+"""Visitors whose step is computed at the same time; the next one waits some milliseconds."""
+
+KEPT_S = 3600
+"""An episode that nobody has touched for so long is given up."""
+
+GONE = (
+    "Your episode is gone: the server was restarted and your episode went with it, or nothing was pressed for an "
+    "hour. Press Start; the same task and seed bring the same traffic again."
+)
+
+
+def play_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> None:
+    """Builds the tab.
+
+    Args:
+        bound: environment shown first.
+        bounds: all environments.
+    """
+    _PlayTab(bound, bounds).connect()
+
+
+class _PlayTab:
+    """The components of the tab. They are the same for all visitors; a visitor's episode is in ``state``."""
+
+    def __init__(self, bound: BoundEnv, bounds: Sequence[BoundEnv]) -> None:
+        self.bounds = {each.spec.id: each for each in bounds}
+        first = bound.task(bound.first_task)
+        self.state = gr.State(None, time_to_live=KEPT_S)
+        with gr.Row(elem_classes="ig-play-choose"):
+            environments = [(each.spec.title, each.spec.id) for each in bounds]
+            self.environment = gr.Dropdown(
+                environments, value=bound.spec.id, label="Environment", min_width=180
+            )
+            self.task = gr.Dropdown(_tasks(bound), value=first.id, label="Task", min_width=220)
+            self.seed = gr.Textbox(
+                str(DEFAULT_SEED),
+                label="Seed",
+                info="A whole number from 0 up: the same seed, the same traffic.",
+                max_lines=1,
+                min_width=180,
+            )
+            self.start = gr.Button("Start", variant="primary", min_width=120)
+        self.about = gr.HTML(task_text(bound.spec, first))
+        self.said = gr.HTML(NO_MESSAGE)
+        with gr.Row(visible=False, elem_classes="ig-play-area") as self.area:
+            with gr.Column(scale=2, min_width=320):
+                self.controls = {each.spec.id: ActionControls(each) for each in bounds}
+                with gr.Row(elem_classes="ig-play-go"):
+                    self.one = gr.Button("Next step", variant="primary", min_width=90)
+                    self.ten = gr.Button("Next 10 steps", min_width=90)
+                    self.rest = gr.Button("To the end", min_width=90)
+                    self.stop = gr.Button("Grade so far", min_width=90)
+                self.refused = gr.HTML(NO_MESSAGE)
+                self.consequence = gr.HTML()
+                self.observation = gr.HTML()
+            with gr.Column(scale=3, min_width=320):
+                self.grade = gr.HTML()
+                self.player = Player()
+
+    def connect(self) -> None:
+        """Attach what the buttons do."""
+        quick: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+        work = {**quick, "concurrency_limit": AT_ONCE, "concurrency_id": "play"}
+        self.environment.input(self._tasks_of, self.environment, [self.task, self.about], **quick)
+        self.task.input(self._about, [self.environment, self.task], self.about, **quick)
+        knobs = [knob for controls in self.controls.values() for knob in controls.inputs]
+        shown = [self.refused, self.consequence, self.observation, self.grade, self.player]
+        buttons = [self.one, self.ten, self.rest, self.stop]
+        everything = [
+            self.state,
+            self.said,
+            self.area,
+            *shown,
+            *buttons,
+            *(each for controls in self.controls.values() for each in controls.components),
+        ]
+        start = {self.environment, self.task, self.seed}
+        for begin in (self.start.click, self.seed.submit):
+            begin(self._start, start, everything, **work)
+        for button, most in ((self.one, 1), (self.ten, 10), (self.rest, None)):
+
+            def go(given: Mapping[Any, Any], most: int | None = most) -> dict[Any, Any]:
+                return self._go(given, most)
+
+            button.click(go, {self.state, *knobs}, [*shown, *buttons, *knobs], **work)
+        self.stop.click(self._grade, {self.state}, [self.refused, self.grade, self.player], **work)
+
+    # What the buttons do
+
+    def _tasks_of(self, env_id: str) -> tuple[Any, Any]:
+        bound = self.bounds[env_id]
+        return gr.update(choices=_tasks(bound), value=bound.first_task), self._about(env_id, bound.first_task)
+
+    def _about(self, env_id: str, task_id: str) -> str:
+        bound = self.bounds[env_id]
+        return task_text(bound.spec, bound.task(task_id))
+
+    def _start(self, given: Mapping[Any, Any]) -> dict[Any, Any]:
+        bound = self.bounds[given[self.environment]]
+        try:
+            played = Played(bound, given[self.task], _seed(given[self.seed]))
+        except InferenceGymError as error:
+            return {self.said: message(error)}
+        updates: dict[Any, Any] = {}
+        for controls in self.controls.values():
+            updates |= controls.closed()
+        updates |= self.controls[bound.spec.id].opened(played.task, played.observation)
+        return {
+            **updates,
+            **self._view(played),
+            self.state: played,
+            self.said: NO_MESSAGE,
+            self.area: gr.update(visible=True),
+            self.stop: gr.update(interactive=True),
+        }
+
+    def _go(self, given: Mapping[Any, Any], most: int | None) -> dict[Any, Any]:
+        played: Played | None = given[self.state]
+        if played is None:
+            return {self.refused: sentence(GONE)}
+        controls = self.controls[played.spec.id]
+        with played.lock:
+            count = len(played.steps)
+            refused: dict[Any, Any] = {}
+            try:
+                played.play(controls.values(played.task, given), most)
+            except InferenceGymError as error:
+                refused = {self.refused: message(error)}
+            if len(played.steps) == count:
+                return refused
+            updates = {**self._view(played), **controls.followed(played.task, played.observation, given)}
+        return {**updates, **refused}
+
+    def _grade(self, given: Mapping[Any, Any]) -> dict[Any, Any]:
+        played: Played | None = given[self.state]
+        if played is None:
+            return {self.refused: sentence(GONE)}
+        try:
+            with played.lock:
+                graded = played.graded()
+        except InferenceGymError as error:
+            return {self.refused: message(error)}
+        return {self.refused: NO_MESSAGE, self.grade: grade_text(graded), self.player: graded.scene.to_json()}
+
+    def _view(self, played: Played) -> dict[Any, Any]:
+        """Everything that shows the episode as it stands; when it is over, with its grade."""
+        scene, grade = played.scene(), ""
+        said = consequence(played, scene)
+        if played.done:
+            graded = played.graded()
+            scene, grade = graded.scene, grade_text(graded)
+        going = gr.update(interactive=not played.done)
+        return {
+            self.refused: NO_MESSAGE,
+            self.consequence: said,
+            self.observation: observation_text(played),
+            self.grade: grade,
+            self.player: scene.to_json(),
+            self.one: going,
+            self.ten: going,
+            self.rest: going,
+            self.stop: going,
+        }
+
+
+def _tasks(bound: BoundEnv) -> list[tuple[str, str]]:
+    return [(_task_label(task), task.id) for task in bound.tasks.values()]
+
+
+def _task_label(task: TaskInfo) -> str:
+    return f"{task.name} ({task.difficulty})"
+
+
+def _seed(text: object) -> object:
+    """What stands in the field as a number, if it is one; the rest is for the model to refuse."""
+    words = str(text if text is not None else "").strip()
+    if not words:
+        raise InvalidValueError("seed", "", "a whole number from 0 up")
+    try:
+        return int(words)
+    except ValueError:
+        return words
