@@ -18,7 +18,7 @@ __all__ = ["ActionControls"]
 RADIO_MOST = 6
 """More options go into a list that opens."""
 
-NOTHING = ""
+WHICH, NOTHING = "Set one of these", ""
 
 
 class ActionControls:
@@ -70,9 +70,11 @@ class ActionControls:
         updates: dict[Any, Any] = {}
         for group in self._form.opened(task):
             choice = self._choice_of(group)
+            if choice is None:
+                continue
             for knob in group.knobs:
                 current = knob.current(observation) if knob.optional else None
-                if choice is not None and current is not None and given[choice] != knob.name:
+                if current is not None and given[choice] != knob.name:
                     updates[self._knobs[knob.name]] = gr.update(value=current)
         return updates
 
@@ -87,22 +89,13 @@ class ActionControls:
         return values
 
     def _build(self, group: Group) -> None:
-        if group.chosen:
-            choice = gr.Radio(
-                _alternatives(group), value=NOTHING if group.nothing else group.knobs[0].name, label="Set"
-            )
-            self._choices.append((group, choice))
+        alternatives = _alternatives(group)
+        choice = gr.Radio(alternatives, value=alternatives[0][1], label=WHICH) if group.chosen else None
         for knob in group.knobs:
             self._knobs[knob.name] = _component(knob)
-        if group.chosen:
-            members = [self._knobs[knob.name] for knob in group.knobs]
-            names = [knob.name for knob in group.knobs]
-
-            def show(chosen: str, names: list[str] = names) -> Any:
-                updates = [gr.update(visible=name == chosen) for name in names]
-                return updates if len(updates) > 1 else updates[0]
-
-            choice.input(show, choice, members, show_progress="hidden", queue=False, api_visibility="private")
+        if choice is not None:
+            self._choices.append((group, choice))
+            _show_chosen(choice, {knob.name: self._knobs[knob.name] for knob in group.knobs})
 
     def _choice_of(self, group: Group) -> gr.Radio | None:
         name = group.knobs[0].name
@@ -110,6 +103,16 @@ class ActionControls:
             if any(knob.name == name for knob in whole.knobs):
                 return choice
         return None
+
+
+def _show_chosen(choice: gr.Radio, members: Mapping[str, Any]) -> None:
+    def show(chosen: str) -> Any:
+        updates = [gr.update(visible=name == chosen) for name in members]
+        return updates if len(updates) > 1 else updates[0]
+
+    choice.input(
+        show, choice, list(members.values()), show_progress="hidden", queue=False, api_visibility="private"
+    )
 
 
 def _alternatives(group: Group) -> list[tuple[str, str]]:
@@ -122,7 +125,7 @@ def _component(knob: Knob) -> Any:
         return gr.Checkbox(bool(knob.default), label=knob.label, info=knob.info)
     if knob.kind == "choice":
         make = gr.Radio if len(knob.options) <= RADIO_MOST else gr.Dropdown
-        options = [(option_label(value), value) for value in knob.options]
+        options: list[Any] = [(option_label(value), value) for value in knob.options]
         return make(options, value=knob.default, label=knob.label, info=knob.info)
     if knob.kind == "number":
         return gr.Number(_start(knob), label=knob.label, info=knob.info)
@@ -153,5 +156,5 @@ def _standing(knob: Knob, observation: BaseModel, *, shown: bool) -> Any:
 
 
 def _whole(knob: Knob, value: Any) -> Any:
-    """Numbers come as floats: 32.0 is meant as 32. What is no whole number is left for the model to refuse."""
+    """Numbers come as floats: 32.0 is meant as 32. A fraction is left for the model to refuse."""
     return int(value) if knob.whole and isinstance(value, float) and value.is_integer() else value

@@ -16,7 +16,7 @@ from inferencegym.errors import InferenceGymError
 from server.bound import BoundEnv
 from server.dashboard.wording import number, titled
 
-__all__ = ["Form", "Group", "Knob", "form_of"]
+__all__ = ["Form", "Group", "Knob", "form_of", "option_label"]
 
 STEPS_OF_A_SLIDER = 80
 """At least so many, so that the step is a power of ten and a value can still be hit."""
@@ -68,7 +68,7 @@ class Knob:
         return f"{self.help} Default: {default}.".strip()
 
     def at(self, observation: BaseModel) -> Knob:
-        """The knob with the bounds in force: those that the observation states as ``min_NAME``, ``max_NAME``."""
+        """The knob with the bounds in force: the observation's ``min_NAME`` and ``max_NAME``, if any."""
         low: float | None = getattr(observation, f"min_{self.name}", self.low)
         high: float | None = getattr(observation, f"max_{self.name}", self.high)
         if low is None or high is None:
@@ -100,7 +100,7 @@ class Knob:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Knobs of which an action sets one: fields that exclude each other, or one field that may be left out."""
+    """Knobs of which an action sets one: fields that exclude each other, or a field that may be left out."""
 
     knobs: tuple[Knob, ...]
 
@@ -112,11 +112,12 @@ class Group:
     @property
     def chosen(self) -> bool:
         """A person must say which of them is set."""
-        return len(self.knobs) > 1 or self.knobs[0].optional
+        first, *others = self.knobs
+        return bool(others) or first.optional
 
     def initial(self, observation: BaseModel) -> str:
         """Name of the knob that is set at the start, "" for none: one that changes nothing as it stands."""
-        first = self.knobs[0]
+        first, *_ = self.knobs
         return first.name if not first.optional or first.current(observation) is not None else ""
 
 
@@ -146,13 +147,13 @@ def form_of(bound: BoundEnv) -> Form:
     return Form(tuple(Group(knobs) for knobs in _grouped(bound, [knob for knob in read if knob])))
 
 
-def option_label(value: Value) -> str:
+def option_label(value: Any) -> str:
     """A value of a choice as people read it; names in capitals stay as they are."""
     if isinstance(value, str):
         return value if value.isupper() else value.replace("_", " ")
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return "" if value is None else number(value)
+    return number(value) if isinstance(value, (int, float)) else str(value)
 
 
 def _knob(name: str, field: Schema, definitions: Schema, *, required: bool) -> Knob | None:
@@ -177,14 +178,15 @@ def _knob(name: str, field: Schema, definitions: Schema, *, required: bool) -> K
 
 
 def _number(name: str, part: Schema, default: Value, text: str, *, optional: bool, needed: bool) -> Knob:
-    low = part.get("minimum", part.get("exclusiveMinimum"))
-    high = part.get("maximum", part.get("exclusiveMaximum"))
+    low: float | None = part.get("minimum", part.get("exclusiveMinimum"))
+    high: float | None = part.get("maximum", part.get("exclusiveMaximum"))
     whole = part["type"] == "integer"
-    bounded = low is not None and high is not None
     if default is None and needed:
         default = low if low is not None else 0
-    step = 1.0 if whole or not bounded else _step(high - low)
-    return Knob(name, "slider" if bounded else "number", default, optional, text, low, high, step, whole)
+    if low is None or high is None:
+        return Knob(name, "number", default, optional, text, low, high, whole=whole)
+    step = 1.0 if whole else _step(high - low)
+    return Knob(name, "slider", default, optional, text, low, high, step, whole)
 
 
 def _step(span: float) -> float:

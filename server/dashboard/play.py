@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -24,9 +25,12 @@ AT_ONCE = 8
 KEPT_S = 3600
 """An episode that nobody has touched for so long is given up."""
 
+_PLAIN: dict[str, Any] = {"apply_default_css": False, "elem_classes": "ig-play-text"}
+"""Options of text that brings its own style."""
+
 GONE = (
-    "Your episode is gone: the server was restarted and your episode went with it, or nothing was pressed for an "
-    "hour. Press Start; the same task and seed bring the same traffic again."
+    "The server was restarted and your episode went with it, or you pressed nothing for an hour. "
+    "Press Start; the same task and seed bring the same traffic again."
 )
 
 
@@ -55,14 +59,13 @@ class _PlayTab:
             self.task = gr.Dropdown(_tasks(bound), value=first.id, label="Task", min_width=220)
             self.seed = gr.Textbox(
                 str(DEFAULT_SEED),
-                label="Seed",
-                info="A whole number from 0 up: the same seed, the same traffic.",
+                label="Seed (a whole number, 0 or more)",
                 max_lines=1,
                 min_width=180,
             )
             self.start = gr.Button("Start", variant="primary", min_width=120)
-        self.about = gr.HTML(task_text(bound.spec, first))
-        self.said = gr.HTML(NO_MESSAGE)
+        self.about = gr.HTML(task_text(bound.spec, first), **_PLAIN)
+        self.said = gr.HTML(NO_MESSAGE, **_PLAIN)
         with gr.Row(visible=False, elem_classes="ig-play-area") as self.area:
             with gr.Column(scale=2, min_width=320):
                 self.controls = {each.spec.id: ActionControls(each) for each in bounds}
@@ -71,17 +74,17 @@ class _PlayTab:
                     self.ten = gr.Button("Next 10 steps", min_width=90)
                     self.rest = gr.Button("To the end", min_width=90)
                     self.stop = gr.Button("Grade so far", min_width=90)
-                self.refused = gr.HTML(NO_MESSAGE)
-                self.consequence = gr.HTML()
-                self.observation = gr.HTML()
+                self.refused = gr.HTML(NO_MESSAGE, **_PLAIN)
+                self.consequence = gr.HTML(**_PLAIN)
+                self.observation = gr.HTML(**_PLAIN)
             with gr.Column(scale=3, min_width=320):
-                self.grade = gr.HTML()
+                self.grade = gr.HTML(**_PLAIN)
                 self.player = Player()
 
     def connect(self) -> None:
         """Attach what the buttons do."""
         quick: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-        work = {**quick, "concurrency_limit": AT_ONCE, "concurrency_id": "play"}
+        work: dict[str, Any] = {**quick, "concurrency_limit": AT_ONCE, "concurrency_id": "play"}
         self.environment.input(self._tasks_of, self.environment, [self.task, self.about], **quick)
         self.task.input(self._about, [self.environment, self.task], self.about, **quick)
         knobs = [knob for controls in self.controls.values() for knob in controls.inputs]
@@ -95,15 +98,11 @@ class _PlayTab:
             *buttons,
             *(each for controls in self.controls.values() for each in controls.components),
         ]
-        start = {self.environment, self.task, self.seed}
+        start: set[Any] = {self.environment, self.task, self.seed}
         for begin in (self.start.click, self.seed.submit):
             begin(self._start, start, everything, **work)
         for button, most in ((self.one, 1), (self.ten, 10), (self.rest, None)):
-
-            def go(given: Mapping[Any, Any], most: int | None = most) -> dict[Any, Any]:
-                return self._go(given, most)
-
-            button.click(go, {self.state, *knobs}, [*shown, *buttons, *knobs], **work)
+            button.click(partial(self._go, most), {self.state, *knobs}, [*shown, *buttons, *knobs], **work)
         self.stop.click(self._grade, {self.state}, [self.refused, self.grade, self.player], **work)
 
     # What the buttons do
@@ -135,7 +134,7 @@ class _PlayTab:
             self.stop: gr.update(interactive=True),
         }
 
-    def _go(self, given: Mapping[Any, Any], most: int | None) -> dict[Any, Any]:
+    def _go(self, most: int | None, given: Mapping[Any, Any]) -> dict[Any, Any]:
         played: Played | None = given[self.state]
         if played is None:
             return {self.refused: sentence(GONE)}

@@ -12,12 +12,19 @@ from pydantic import BaseModel
 
 from env.protocols import TaskInfo
 from inferencegym.registry import EnvSpec
+from server.dashboard.action_form import option_label
 from server.dashboard.played import Graded, Played
 from server.dashboard.scene import Chart, Outcome, Scene
 from server.dashboard.views.view import view_of
 from server.dashboard.wording import in_words, name_and_unit, number, shares, signed, titled
 
 __all__ = ["consequence", "grade_text", "observation_text", "task_text"]
+
+_ELSEWHERE = frozenset({"task_id", "task_title", "last_reward", "reward_breakdown"})
+"""Fields of observations that the tab shows in its own words: the task, and the reward with its terms."""
+
+_LONG_TEXT = 24
+"""Characters of a text that gets two columns."""
 
 LEAST_GAP = 0.0005
 """Scores are shown with three digits; nearer ones are the same."""
@@ -55,9 +62,11 @@ def consequence(played: Played, scene: Scene) -> str:
         )
     gained = sum(step.reward for step in played.last)
     total = sum(step.reward for step in played.steps)
+    reward = (
+        f"Reward of {_last(len(played.last))}: <strong>{signed(gained)}</strong>. So far: {signed(total, 2)}."
+    )
     text = [
-        f"<p>Reward of {_last(len(played.last))}: <strong>{signed(gained)}</strong>. "
-        f"So far: {signed(total, 2)}.</p>",
+        f"<p>{reward}</p>",
         _terms(played),
         _in_force(played),
         *(f"<p>{line}</p>" for line in (*_events(played), *_masked(played))),
@@ -80,8 +89,9 @@ def grade_text(graded: Graded) -> str:
         cards.append(_card(graded.rival))
     verdict = _verdict(graded.yours, graded.rival, finished=graded.finished) or escape(graded.problem)
     return (
-        f'<section class="ig-play-grade" role="status" aria-label="Grade"><h3 class="ig-play-head">{after}</h3>'
-        f'<p class="ig-verdict">{verdict}</p><div class="ig-outcomes">{"".join(cards)}</div></section>'
+        '<section class="ig-play-grade" role="status" aria-label="Grade">'
+        f'<h3 class="ig-play-head">{after}</h3><p class="ig-verdict">{verdict}</p>'
+        f'<div class="ig-outcomes">{"".join(cards)}</div></section>'
     )
 
 
@@ -89,11 +99,12 @@ def grade_text(graded: Graded) -> str:
 
 
 def _fields(observation: BaseModel) -> list[str]:
-    """Fields to show: not what every OpenEnv observation has, which stands elsewhere, and nothing empty."""
+    """Fields to show: not what stands elsewhere on the tab, and nothing empty."""
+    elsewhere = {*Observation.model_fields, *_ELSEWHERE}
     return [
         name
         for name in type(observation).model_fields
-        if name not in Observation.model_fields and getattr(observation, name) != {}
+        if name not in elsewhere and getattr(observation, name) != {}
     ]
 
 
@@ -104,8 +115,11 @@ def _row(name: str, now: BaseModel, before: BaseModel | None) -> str:
     value = getattr(now, name)
     text = escape(in_words(value, unit, share=share))
     meaning = f"<small>{escape(field.description)}</small>" if field.description else ""
+    head = f'<tr><th scope="row">{escape(label)}{meaning}</th>'
+    if isinstance(value, str) and len(value) > _LONG_TEXT:
+        return f'{head}<td colspan="2" class="ig-long">{text}</td></tr>'
     changed = "" if before is None else _change(getattr(before, name), value, unit, share=share)
-    return f'<tr><th scope="row">{escape(label)}{meaning}</th><td>{text}</td><td>{changed}</td></tr>'
+    return f"{head}<td>{text}</td><td>{changed}</td></tr>"
 
 
 def _change(before: Any, now: Any, unit: str, *, share: bool) -> str:
@@ -115,6 +129,10 @@ def _change(before: Any, now: Any, unit: str, *, share: bool) -> str:
         difference = now - before
         sign, arrow = ("+", "▲") if difference > 0 else ("−", "▼")
         return f"{arrow} {sign}{escape(in_words(abs(difference), unit, share=share))}"
+    if isinstance(before, BaseModel) and isinstance(now, BaseModel):
+        before = {name: value for name, value in before if getattr(now, name, None) != value}
+    if isinstance(before, str) and len(before) > _LONG_TEXT:
+        return "changed"
     return f"was {escape(in_words(before, unit, share=share))}"
 
 
@@ -138,8 +156,8 @@ def _terms(played: Played) -> str:
         sums.update(step.info["reward_terms"])
     widest = max((abs(value) for value in sums.values()), default=0.0) or 1.0
     items = "".join(
-        f'<li><span>{escape(titled(name))}</span><b>{signed(value)}</b><i class="ig-bar" data-sign="{_sign(value)}" '
-        f'style="--ig-width:{abs(value) / widest:.3f}"></i></li>'
+        f"<li><span>{escape(titled(name))}</span><b>{signed(value)}</b>"
+        f'<i class="ig-bar" data-sign="{_sign(value)}" style="--ig-width:{abs(value) / widest:.3f}"></i></li>'
         for name, value in sums.items()
     )
     return f'<ul class="ig-play-terms" aria-label="Terms of the reward">{items}</ul>'
@@ -151,10 +169,14 @@ def _sign(value: float) -> str:
 
 def _in_force(played: Played) -> str:
     action: Mapping[str, Any] | None = played.last[-1].info.get("action")
-    taken = {name: value for name, value in (action or {}).items() if value is not None}
+    taken = {
+        name: value
+        for name, value in (action or {}).items()
+        if value is not None and name in played.task.active_actions
+    }
     if not taken:
         return ""
-    parts = ", ".join(f"{titled(name)} {in_words(value)}" for name, value in taken.items())
+    parts = ", ".join(f"{titled(name)} {option_label(value)}" for name, value in taken.items())
     return f"<p>In force: {escape(parts)}.</p>"
 
 
@@ -220,8 +242,9 @@ def _card(outcome: Outcome) -> str:
     )
     note = f'<p class="ig-note">{escape(outcome.note)}</p>' if outcome.note else ""
     return (
-        f'<div class="ig-outcome ig-of-side-{outcome.side}"><div class="ig-outcome-name">{escape(outcome.name)}'
-        f'</div><div class="ig-score">{outcome.score:.3f}</div><dl class="ig-parts">{parts}</dl>'
+        f'<div class="ig-outcome ig-of-side-{outcome.side}">'
+        f'<div class="ig-outcome-name">{escape(outcome.name)}</div>'
+        f'<div class="ig-score">{outcome.score:.3f}</div><dl class="ig-parts">{parts}</dl>'
         f'<p class="ig-sentence">{escape(outcome.sentence)}</p>{note}</div>'
     )
 

@@ -21,6 +21,9 @@ __all__ = ["Graded", "Played"]
 
 YOU = "you"
 
+AXIS_STEPS = (20, 50, 100, 200)
+"""Lengths of the charts' axis while an episode goes on."""
+
 
 @dataclass(frozen=True, slots=True)
 class Graded:
@@ -111,4 +114,7 @@ class Played(Side):
         return self._rival, ""
 
     def _at_the_end(self, scene: Scene) -> Scene:
-        return replace(scene, start=scene.steps, plays=False, outcomes=[])
+        """Shown at its newest step, with an axis so short that the last steps can be seen."""
+        ahead = next((steps for steps in AXIS_STEPS if steps > scene.steps), scene.length)
+        length = scene.length if self.done else min(ahead, scene.length)
+        return replace(scene, start=scene.steps, plays=False, outcomes=[], length=length)

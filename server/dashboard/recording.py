@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from agents.registry import get_agent
 from agents.task_text import find_task
-from env.protocols import Episode, GradeResult, Grader, report_of
+from env.protocols import Episode, Grader, GradeResult, report_of
 from inferencegym.registry import EnvSpec
 from server.dashboard.scene import Chart, Limit, Line, Outcome, Scene, Span, Tile
 from server.dashboard.views.view import Panel, Signal, View, view_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from annotated_types import Le
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -51,6 +52,7 @@ def name_and_unit(name: str) -> tuple[str, str]:
 
 def number(value: float) -> str:
     """About four significant digits, without an exponent."""
+    value = value or 0  # zero has no sign
     if isinstance(value, int) or abs(value) >= 1000:
         return f"{value:,.0f}".replace("-", "−")
     text = f"{value:.4g}"
@@ -64,8 +66,9 @@ def signed(value: float, digits: int = 3) -> str:
 
 
 def shares(field: FieldInfo) -> bool:
-    """Whether the field's own description calls it a share: such a number is shown in per cent."""
-    return "share" in (field.description or "").lower()
+    """Whether a number is shown in per cent: it lies in [0, 1] and its own description calls it a share."""
+    highest = [bound.le for bound in field.metadata if isinstance(bound, Le)]
+    return "share" in (field.description or "").lower() and highest in ([], [1.0])
 
 
 def in_words(value: Any, unit: str = "", *, share: bool = False) -> str:

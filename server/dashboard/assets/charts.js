@@ -73,7 +73,7 @@ inferenceGym.charts = (() => {
       ...limits.shapes,
     ];
     const data = chart.lines.map((line) => ({
-      type: "scatter", mode: scene.length > 3 ? "lines" : "lines+markers", name: line.name,
+      type: "scatter", mode: scene.steps > 3 ? "lines" : "lines+markers", name: line.name,
       x: line.values.map((_, step) => step + 1),
       y: chart.log ? line.values.map((value) => (value > 0 ? value : null)) : line.values,
       line: { color: sideColour(line.side), width: 2, dash: line.dashed ? "dot" : "solid" },

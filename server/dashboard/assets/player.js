@@ -48,8 +48,9 @@ inferenceGym.player = (element, props, act, watch) => {
     if (drawn === `${step}`) return;
     drawn = `${step}`;
     parts.seek.value = step;
-    parts.seek.setAttribute("aria-valuetext", `step ${step} of ${scene.length}`);
-    parts.place.textContent = `step ${step} of ${scene.length}` + (scene.done ? "" : " · still playing");
+    const text = scene.plays ? `step ${step} of ${scene.length}` : `step ${step}`;
+    parts.seek.setAttribute("aria-valuetext", text);
+    parts.place.textContent = text + (scene.done || !scene.plays ? "" : " · still playing");
     scene.tiles.forEach((tile, index) => showTile(parts.tiles.children[index], tile, step));
     parts.outcomes.hidden = !scene.done || step < scene.length;
   }
