@@ -15,7 +15,7 @@ from server.dashboard.action_controls import ActionControls
 from server.dashboard.message import NO_MESSAGE, message, sentence
 from server.dashboard.play_text import consequence, grade_text, observation_text, task_text
 from server.dashboard.played import Played
-from server.dashboard.player import Player
+from server.dashboard.player import player
 
 __all__ = ["play_tab"]
 
@@ -75,11 +75,11 @@ class _PlayTab:
                     self.rest = gr.Button("To the end", min_width=90)
                     self.stop = gr.Button("Grade so far", min_width=90)
                 self.refused = gr.HTML(NO_MESSAGE, **_PLAIN)
+                self.grade = gr.HTML(**_PLAIN)
                 self.consequence = gr.HTML(**_PLAIN)
                 self.observation = gr.HTML(**_PLAIN)
             with gr.Column(scale=3, min_width=320):
-                self.grade = gr.HTML(**_PLAIN)
-                self.player = Player()
+                self.player = player()
 
     def connect(self) -> None:
         """Attach what the buttons do."""

@@ -181,10 +181,15 @@ def _in_force(played: Played) -> str:
 
 
 def _events(played: Played) -> Iterable[str]:
+    """What the charts shade, and what the metrics call true."""
     span = view_of(played.spec).span
-    for label, count in Counter(span(step.info) for step in played.last).items():
-        if label:
-            yield f"{escape(label.capitalize())}{_of(count, len(played.last))}."
+    seen: Counter[str] = Counter()
+    for step in played.last:
+        flags = {titled(name) for name, value in step.info["metrics"].items() if value is True}
+        seen.update(flags | {titled(span(step.info))} - {""})
+    if seen:
+        told = (f"{name}{_of(count, len(played.last))}" for name, count in sorted(seen.items()))
+        yield escape(f"What happened: {', '.join(told)}.")
 
 
 def _masked(played: Played) -> Iterable[str]:
@@ -200,7 +205,7 @@ def _masked(played: Played) -> Iterable[str]:
 
 
 def _of(count: int, steps: int) -> str:
-    return f" in {count} of {steps} steps" if steps > 1 else " in this step"
+    return f" in {count} of {steps} steps" if steps > 1 else ""
 
 
 def _objectives(scene: Scene, steps: int) -> str:
