@@ -64,7 +64,7 @@ class Played(Side):
             EpisodeDoneError: the episode is over.
             InferenceGymError: the action is refused; nothing was changed.
         """
-        action = self.bound.parse_action(values, "")
+        action = self.bound.parse_action(values)
         if self.done:
             raise EpisodeDoneError("The episode is over.", "Press Start for another.")
         before, first = self.observation, len(self.steps)

@@ -18,7 +18,7 @@ _SPELT = {
     "gpus": "GPUs",
     "kb": "knowledge base",
     "kv": "KV",
-    "oom": "OOM",
+    "oom": "out of memory",
     "slo": "SLO",
     "tpot": "TPOT",
     "ttft": "TTFT",
