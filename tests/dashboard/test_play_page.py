@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.dashboard.conftest import NARROW, WIDE, build_page, keep_picture, open_tab, width_of
@@ -12,6 +13,7 @@ from tests.live import free_port, live_server
 
 pytestmark = pytest.mark.browser
 
+GRAVE = ("serious", "critical")
 SEED = "Seed (a whole number, 0 or more)"
 
 
@@ -193,7 +195,7 @@ def tab_to(page: Page, name: str) -> None:
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
-def test_it_fits_the_window(visit: Callable[..., Page], viewport: dict[str, int], dark: bool):
+def test_it_fits_the_window_and_can_be_read(visit: Callable[..., Page], viewport: dict[str, int], dark: bool):
     page = visit(viewport=viewport, dark=dark)
     start(page)
     press(page, "Next 10 steps")
@@ -201,6 +203,8 @@ def test_it_fits_the_window(visit: Callable[..., Page], viewport: dict[str, int]
     press(page, "Grade so far")
     expect(page.locator(".ig-play-grade")).to_be_visible()
     assert width_of(page) <= viewport["width"]
+    grave = [each for each in Axe().run(page).response["violations"] if each["impact"] in GRAVE]
+    assert [(each["id"], [node["html"][:200] for node in each["nodes"]]) for each in grave] == []
     keep_picture(page, f"play_{viewport['width']}_{'dark' if dark else 'light'}")
 
 
