@@ -88,11 +88,10 @@ class _PlayTab:
         self.environment.input(self._tasks_of, self.environment, [self.task, self.about], **quick)
         self.task.input(self._about, [self.environment, self.task], self.about, **quick)
         knobs = [knob for controls in self.controls.values() for knob in controls.inputs]
-        shown = [self.refused, self.consequence, self.observation, self.grade, self.player]
+        shown = [self.said, self.refused, self.consequence, self.observation, self.grade, self.player]
         buttons = [self.one, self.ten, self.rest, self.stop]
         everything = [
             self.state,
-            self.said,
             self.area,
             *shown,
             *buttons,
@@ -102,8 +101,10 @@ class _PlayTab:
         for begin in (self.start.click, self.seed.submit):
             begin(self._start, start, everything, **work)
         for button, most in ((self.one, 1), (self.ten, 10), (self.rest, None)):
-            button.click(partial(self._go, most), {self.state, *knobs}, [*shown, *buttons, *knobs], **work)
-        self.stop.click(self._grade, {self.state}, [self.refused, self.grade, self.player], **work)
+            button.click(
+                partial(self._go, most), {self.state, *knobs}, [self.state, *shown, *buttons, *knobs], **work
+            )
+        self.stop.click(self._grade, {self.state}, [self.state, *shown], **work)
 
     # What the buttons do
 
@@ -120,7 +121,7 @@ class _PlayTab:
         try:
             played = Played(bound, given[self.task], _seed(given[self.seed]))
         except InferenceGymError as error:
-            return {self.said: message(error)}
+            return {self.said: message(error), self.refused: NO_MESSAGE}
         updates: dict[Any, Any] = {}
         for controls in self.controls.values():
             updates |= controls.closed()
@@ -129,9 +130,7 @@ class _PlayTab:
             **updates,
             **self._view(played),
             self.state: played,
-            self.said: NO_MESSAGE,
             self.area: gr.update(visible=True),
-            self.stop: gr.update(interactive=True),
         }
 
     def _go(self, most: int | None, given: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -149,7 +148,8 @@ class _PlayTab:
             if len(played.steps) == count:
                 return refused
             updates = {**self._view(played), **controls.followed(played.task, played.observation, given)}
-        return {**updates, **refused}
+        # Given back, it is kept for another hour.
+        return {**updates, **refused, self.state: played}
 
     def _grade(self, given: Mapping[Any, Any]) -> dict[Any, Any]:
         played: Played | None = given[self.state]
@@ -160,7 +160,13 @@ class _PlayTab:
                 graded = played.graded()
         except InferenceGymError as error:
             return {self.refused: message(error)}
-        return {self.refused: NO_MESSAGE, self.grade: grade_text(graded), self.player: graded.scene.to_json()}
+        return {
+            self.state: played,
+            self.said: NO_MESSAGE,
+            self.refused: NO_MESSAGE,
+            self.grade: grade_text(graded),
+            self.player: graded.scene.to_json(),
+        }
 
     def _view(self, played: Played) -> dict[Any, Any]:
         """Everything that shows the episode as it stands; when it is over, with its grade."""
@@ -171,6 +177,7 @@ class _PlayTab:
             scene, grade = graded.scene, grade_text(graded)
         going = gr.update(interactive=not played.done)
         return {
+            self.said: NO_MESSAGE,
             self.refused: NO_MESSAGE,
             self.consequence: said,
             self.observation: observation_text(played),
