@@ -16,7 +16,16 @@ from inferencegym.market_models import ARRIVAL_RATE_MAX, ARRIVAL_RATE_MIN, GPUS_
 from simulator.market_config import MarketSetup, load_market
 from simulator.market_kernel import EPISODE_HOURS_MAX, OPENING_HOURS
 
-__all__ = ["HOURS_MAX", "HOURS_MIN", "RETRAINED", "Press", "PressKind", "Run", "checked_number", "checked_setup"]
+__all__ = [
+    "HOURS_MAX",
+    "HOURS_MIN",
+    "RETRAINED",
+    "Press",
+    "PressKind",
+    "Run",
+    "checked_number",
+    "checked_setup",
+]
 
 RETRAINED = "retrained here"
 HOURS_MIN, HOURS_MAX = 24, EPISODE_HOURS_MAX - OPENING_HOURS
@@ -59,7 +68,12 @@ class Run:
 
     @classmethod
     def checked(
-        cls, setup: MarketSetup, hours: Any, seed: Any, policies: Sequence[Any], retrained: PriceParameters | None
+        cls,
+        setup: MarketSetup,
+        hours: Any,
+        seed: Any,
+        policies: Sequence[Any],
+        retrained: PriceParameters | None,
     ) -> Run:
         """A run from what a visitor typed. Raises InferenceGymError."""
         left, right = policies
@@ -118,8 +132,8 @@ class Run:
         if name == RETRAINED:
             if self.retrained is None:
                 raise InferenceGymError(
-                    "There is no retrained policy of yours: either you have not trained one yet, or the server "
-                    "was restarted since.",
+                    "There is no retrained policy of yours: you have trained none yet, or the server was "
+                    "restarted since.",
                     "Press “Apply scenario and retrain”.",
                 )
             return gain_policy(self.setup, self.retrained)

@@ -29,7 +29,7 @@ ACTIONS = (
     Action(
         "shock",
         "Shock",
-        f"From the hour shown on, new customers pay at most {SHOCK_LIMITS / SCALE:g} of what they would have, "
+        f"From the hour shown on, new customers would pay {SHOCK_LIMITS / SCALE:g} times as much "
         f"for {EVENT_HOURS} hours",
     ),
 )
@@ -47,14 +47,16 @@ def scene_of(run: Run, duel: Duel, start: int = 0) -> Scene:
     sides = [side.rows for side in duel.sides]
     panels = [panel for panel in VIEW.panels if _field(panel) in Row.__slots__]
     return Scene(
-        title=f"{setup.scenario} · {setup.gpus} GPUs · {setup.arrival_rate / SCALE:g} jobs/h · seed {run.seed}",
+        title=_title(run),
         sides=names,
         step_title=VIEW.step_title,
         steps=duel.hour,
         length=duel.hour,
         charts=[_chart(panel, sides, names, setup) for panel in panels],
         tiles=[
-            Tile(panel.title, panel.unit, panel.digits, [_values(panel, rows) for rows in sides], panel.better)
+            Tile(
+                panel.title, panel.unit, panel.digits, [_values(panel, rows) for rows in sides], panel.better
+            )
             for panel in panels
         ],
         spans=[span for span in _spans(run) if span.first < duel.hour],
@@ -62,6 +64,12 @@ def scene_of(run: Run, duel: Duel, start: int = 0) -> Scene:
         actions=list(ACTIONS),
         run=uuid4().hex,
     )
+
+
+def _title(run: Run) -> str:
+    setup = run.setup
+    rate = f"{setup.arrival_rate / SCALE:g} jobs/h"
+    return f"{setup.scenario} · {setup.gpus} GPUs · {rate} · {run.hours} h · seed {run.seed}"
 
 
 def _field(panel: Panel) -> str:
@@ -79,7 +87,10 @@ def _values(panel: Panel, rows: Sequence[Row]) -> list[float | None]:
 
 
 def _chart(panel: Panel, sides: Sequence[Sequence[Row]], names: Sequence[str], setup: MarketSetup) -> Chart:
-    lines = [Line(name, _values(panel, rows), side) for side, (name, rows) in enumerate(zip(names, sides, strict=True))]
+    lines = [
+        Line(name, _values(panel, rows), side)
+        for side, (name, rows) in enumerate(zip(names, sides, strict=True))
+    ]
     limits = panel.limits(setup.scenario, {}).items() if panel.limits else ()
     return Chart(panel.title, panel.unit, lines, [Limit(*one) for one in limits], panel.log)
 
@@ -95,7 +106,8 @@ def _spans(run: Run) -> Iterator[Span]:
 
 
 def _hours_of(run: Run, number: int) -> Iterator[tuple[int, int]]:
-    """Hours before and after which one of the scenario's events lasted: where demand differs from that without."""
+    """First hour (from 0) of one of the scenario's events and the hour after its last: where demand differs
+    from that without it."""
     quiet = tuple(replace(event, arrivals=SCALE, limits=SCALE) for event in run.setup.events)
     alone = (*quiet[:number], run.setup.events[number], *quiet[number + 1 :])
     with_it, without = (_demand(run, events) for events in (alone, quiet))
