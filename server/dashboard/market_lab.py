@@ -104,8 +104,8 @@ def market_lab_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> None:
 def _training_part(market: list[Any], results: list[Any]) -> None:
     gr.Markdown(
         "### Train a policy for this market\nA genetic algorithm searches the five parameters of the price "
-        f"policy on {LIMITS.seeds} training seeds of the scenario, GPUs, arrival rate and length chosen above. "
-        f"{ENGINE}",
+        f"policy on {LIMITS.seeds} training seeds of the scenario, GPUs, arrival rate and length chosen "
+        f"above. The result is yours alone and is gone when you leave. {ENGINE}",
         elem_classes="ig-about",
     )
     with gr.Row():
@@ -119,7 +119,13 @@ def _training_part(market: list[Any], results: list[Any]) -> None:
             min_width=150,
         )
         begin = gr.Dropdown(
-            list(STARTS), label="Search starts from", info="and strangers drawn", min_width=180
+            list(STARTS),
+            # A small search does not come near the evolved policy from elsewhere.
+            value=next(name for name, start in STARTS.items() if COMPILED == (start == "untrained")),
+            label="Search starts from",
+            info="the others of its first population are drawn",
+            min_width=180,
+            allow_custom_value=True,
         )
     with gr.Row():
         go = gr.Button("Apply scenario and retrain", variant="primary", min_width=200)
@@ -304,7 +310,7 @@ def describe(scenario: str) -> str:
         for event in found.events
     ]
     return (
-        f"**{scenario}**: {found.gpus} {found.card} GPUs and {found.arrival_rate:g} jobs/h unless changed here. "
+        f"**{scenario}**: {found.gpus} {found.card} GPUs and {found.arrival_rate:g} jobs/h unless changed. "
         f"Half of the customers would pay {found.median_limit:g} USD per GPU-hour or more; prices are held "
         f"between {setup.min_price / SCALE:g} and {setup.max_price / SCALE:g}. A job needs "
         f"{setup.job_gpu_hours / SCALE:.1f} GPU-hours on average. "

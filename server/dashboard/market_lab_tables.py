@@ -112,8 +112,8 @@ _MEANINGS: dict[str, tuple[str, str, str]] = {
 }
 
 _FORMULA = (
-    "Next price = smoothing × last price + (1 − smoothing) × base price × (1 + queue gain × waiting jobs per GPU "
-    "+ utilisation gain × (utilisation − target)), held within the scenario’s bounds."
+    "Next price = smoothing × last price + (1 − smoothing) × base price × (1 + queue gain × waiting jobs per "
+    "GPU + utilisation gain × (utilisation − target)), held within the scenario’s bounds."
 )
 
 

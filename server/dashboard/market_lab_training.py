@@ -24,14 +24,14 @@ def bar(progress: Progress) -> str:
     if progress.ahead:
         return _status(f"{progress.ahead} trainings of other visitors come before yours.")
     if progress.best is None:
-        text = "Starting: the first generation is being played."
+        text = "Starting: the first generation is being played"
     elif progress.generation == progress.generations:
-        text = f"All {progress.generations} generations done; measuring on held-out seeds."
+        text = f"All {progress.generations} generations done; measuring on held-out seeds"
     else:
         text = f"Generation {progress.generation} of {progress.generations}"
     best = "" if progress.best is None else f" Best sum of rewards so far: {_number(progress.best)}."
     return (
-        f"<div class='ig-lab-progress'>{text}{best}<progress aria-label='Generations trained' "
+        f"<div class='ig-lab-progress'>{text}.{best}<progress aria-label='Generations trained' "
         f"max='{progress.generations}' value='{progress.generation}'></progress></div>"
     )
 
@@ -65,6 +65,8 @@ def _row(one: Standing, gap: str) -> list[str]:
 def verdict(other: Standing) -> str:
     """Better, worse, or not to be told apart by these seeds."""
     gap, half = other.behind
+    if gap == half == 0:
+        return f"In every one of these episodes it does as well as {other.policy}."
     if abs(gap) <= half:
         return f"Not told apart from {other.policy} by these seeds ({_interval(other.behind, sign=True)})."
     return f"{'Better' if gap > 0 else 'Worse'} than {other.policy} by {abs(gap):.2f} ± {half:.2f}."
