@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from agents.market_duel import EVENT_HOURS
+from agents.market_duel import EVENT_HOURS, Duel
 from agents.market_play import POLICIES
 from agents.market_policies import PriceParameters
 from inferencegym.errors import InferenceGymError, UnknownNameError
@@ -22,6 +22,7 @@ from server.dashboard.market_lab_run import (
     Run,
     checked_number,
     checked_setup,
+    too_late,
 )
 from server.dashboard.market_lab_scene import scene_of
 from server.dashboard.market_lab_tables import averages, parameters
@@ -121,7 +122,7 @@ def _training_part(market: list[Any], results: list[Any]) -> None:
         begin = gr.Dropdown(
             list(STARTS),
             # A small search does not come near the evolved policy from elsewhere.
-            value=next(name for name, start in STARTS.items() if COMPILED == (start == "untrained")),
+            value=next(name for name, start in STARTS.items() if (start == "untrained") == COMPILED),
             label="Search starts from",
             info="the others of its first population are drawn",
             min_width=180,
@@ -164,26 +165,30 @@ def play(
         run = Run.checked(checked_setup(scenario, gpus, rate), hours, seed, (left, right), trained)
     except InferenceGymError as error:
         return _refused(error)
-    return _shown(run)
+    return _shown(run, run.play())
 
 
 def act(run: Run | None, event: gr.EventData) -> tuple[Any, ...]:
     """Play the run again with one more surge or shock, and show it from that hour on."""
     try:
         kind, hour = _pressed(event)
-        run = _known(run).pressed(kind, hour)
+        run, duel = _pressed_run(run, kind, hour)
     except InferenceGymError as error:
         return _refused(error)
     last = min(hour + EVENT_HOURS, run.hours)
-    return _shown(run, hour, f"{kind.capitalize()} in hours {hour + 1} to {last}.")
+    return _shown(run, duel, hour, f"{kind.capitalize()} in hours {hour + 1} to {last}.")
 
 
-def _known(run: Run | None) -> Run:
+def _pressed_run(run: Run | None, kind: Any, hour: Any) -> tuple[Run, Duel]:
     if run is None:
         raise InferenceGymError(
             "This run is not known any more: the server was restarted since.", "Press Run to start anew."
         )
-    return run
+    run = run.pressed(kind, hour)
+    duel = run.play()
+    if hour >= duel.hour:  # both markets died before
+        raise too_late(kind)
+    return run, duel
 
 
 def _refused(error: InferenceGymError) -> tuple[Any, ...]:
@@ -196,8 +201,7 @@ def _pressed(event: gr.EventData) -> tuple[Any, Any]:
     return data.id, data.step
 
 
-def _shown(run: Run, start: int = 0, status: str = "") -> tuple[Any, ...]:
-    duel = run.play()
+def _shown(run: Run, duel: Duel, start: int = 0, status: str = "") -> tuple[Any, ...]:
     left, right = run.policies
     name = f"market_{run.setup.scenario}_seed{run.seed}_{left}_{right}.csv".replace(" ", "_")
     return (
@@ -233,7 +237,7 @@ async def train(
                         gr.update(choices=choices, value="evolved"),
                         gr.update(choices=choices, value=RETRAINED),
                     )
-                    yield NO_MESSAGE, report(order, step), *_idle(), found, *sides, *_shown(run)
+                    yield NO_MESSAGE, report(order, step), *_idle(), found, *sides, *_shown(run, run.play())
                 else:
                     yield bar(step), gr.update(), *_busy(), *_nothing()
     except InferenceGymError as error:

@@ -25,6 +25,7 @@ __all__ = [
     "Run",
     "checked_number",
     "checked_setup",
+    "too_late",
 ]
 
 RETRAINED = "retrained here"
@@ -94,10 +95,7 @@ class Run:
         if kind not in get_args(PressKind):
             raise InvalidValueError("button", kind, "surge or shock")
         if isinstance(hour, bool) or not isinstance(hour, int) or not 0 <= hour < self.hours:
-            raise InferenceGymError(
-                f"The run is over: there is nothing left that a {kind} could hit.",
-                "Move the slider back and press again.",
-            )
+            raise too_late(kind)
         if Press(kind, hour) in self.presses:
             raise InferenceGymError(f"A {kind} begins after hour {hour} already.", "Play on and press again.")
         order = sorted((*self.presses, Press(kind, hour)), key=lambda press: (press.hour, press.kind))
@@ -140,6 +138,14 @@ class Run:
         if name not in POLICIES:
             raise UnknownNameError("policy", name, (*POLICIES, RETRAINED))
         return named_policy(name, self.setup)
+
+
+def too_late(kind: str) -> InferenceGymError:
+    """The error of a surge or a shock after the end of a run."""
+    return InferenceGymError(
+        f"The run is over: there is nothing left that a {kind} could hit.",
+        "Move the slider back and press again.",
+    )
 
 
 def checked_setup(scenario: Any, gpus: Any, arrival_rate: Any) -> MarketSetup:

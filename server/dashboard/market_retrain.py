@@ -145,6 +145,8 @@ async def _train(order: Order) -> AsyncGenerator[Progress | Trained]:
     finally:
         with suppress(ProcessLookupError):
             process.kill()
+        # To the end of its pipes, so that nothing of it is left open.
+        await process.communicate()
 
 
 async def _heard(process: asyncio.subprocess.Process, order: Order) -> AsyncGenerator[Progress | Trained]:
@@ -169,6 +171,7 @@ async def _heard(process: asyncio.subprocess.Process, order: Order) -> AsyncGene
             reading = asyncio.ensure_future(process.stdout.readline())
     finally:
         reading.cancel()
+        await asyncio.wait([reading])
     raise InferenceGymError(
         f"The training was stopped after {TIME_LIMIT_S / 60:g} minutes.",
         "Choose fewer generations, a smaller population or a shorter length.",
