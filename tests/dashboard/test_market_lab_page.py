@@ -24,8 +24,13 @@ def lab_of(page: Page) -> Locator:
     return page.locator("[role=tabpanel]:visible")
 
 
+def field(lab: Locator, label: str) -> Locator:
+    """An input by the beginning of its label."""
+    return lab.locator("input").and_(lab.get_by_label(label))
+
+
 def fill(lab: Locator, label: str, value: Any) -> None:
-    box = lab.get_by_label(label)
+    box = field(lab, label)
     box.fill(str(value))
     box.press("Tab")
 
@@ -100,8 +105,8 @@ def test_a_policy_is_trained_and_played_against_the_evolved_one(visitor: Page):
     expect(lab.get_by_role("progressbar", name="Generations trained")).to_be_visible()
     expect(lab.get_by_role("button", name="Cancel training")).to_be_enabled()
     expect(lab.get_by_text("Your retrained policy")).to_be_visible()
-    expect(lab.get_by_label("Left policy")).to_have_value("evolved")
-    expect(lab.get_by_label("Right policy")).to_have_value("retrained here")
+    expect(field(lab, "Left policy")).to_have_value("evolved")
+    expect(field(lab, "Right policy")).to_have_value("retrained here")
     expect(lab.locator(".ig-title")).to_contain_text("surge · 32 GPUs · 11 jobs/h · 40 h")
     expect(lab.locator(".ig-key")).to_contain_text("retrained here")
     table = lab.get_by_role("table").filter(has_text="held-out seeds")
@@ -174,12 +179,12 @@ def test_a_value_out_of_range_is_refused_in_a_sentence(visitor: Page):
 
 def test_another_scenario_brings_its_own_numbers(visitor: Page):
     lab = lab_of(visitor)
-    box = lab.get_by_label("Scenario")
+    box = field(lab, "Scenario")
     box.click()
     box.fill("research")
     box.press("Enter")
-    expect(lab.get_by_label("GPUs")).to_have_value("128")
-    expect(lab.get_by_label("Arrival rate")).to_have_value("6")
+    expect(field(lab, "GPUs")).to_have_value("128")
+    expect(field(lab, "Arrival rate")).to_have_value("6")
     run(lab)
     expect(lab.locator(".ig-title")).to_contain_text("research · 128 GPUs · 6 jobs/h")
 
