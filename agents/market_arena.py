@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from agents import market_policies
+from agents.market_plain_arena import CONSTANT, GAINS, RULE, Outcomes
 from env import market_reward
 from simulator.compiled import compiled
 from simulator.market_config import MarketSetup
@@ -19,20 +20,6 @@ from simulator.market_vector import HOUR, Markets, MarketTables, open_market, pl
 __all__ = ["CONSTANT", "GAINS", "RULE", "MarketArena", "Outcomes"]
 
 IntArray = npt.NDArray[np.int64]
-
-CONSTANT, RULE, GAINS = range(3)
-"""Kinds of policy: the base price for ever, the rule, the five parameters."""
-
-
-class Outcomes(NamedTuple):
-    """What policies (rows) did on seeds (columns)."""
-
-    reward: IntArray
-    """Sum of rewards, at SCALE"""
-    totals: IntArray
-    """(policies, seeds, counts): sums over the hours played, see ``COUNTS``; of dead the last value"""
-    hours: IntArray
-    """Hours played"""
 
 
 class MarketArena:

@@ -18,7 +18,16 @@ from simulator.market_config import MarketSetup
 from simulator.market_engine import Demand, HourCounts, MarketEngine
 from simulator.market_kernel import OPENING_HOURS
 
-__all__ = ["POLICIES", "PlayedHour", "Policy", "gain_policy", "make_demand", "named_policy", "play_market"]
+__all__ = [
+    "POLICIES",
+    "PlayedHour",
+    "Policy",
+    "gain_policy",
+    "make_demand",
+    "named_policy",
+    "play_market",
+    "rule_policy",
+]
 
 Policy = Callable[[HourCounts], int]
 """The next price (micro-USD per GPU-hour) after an hour. Proposals are clamped to the objective's bounds."""

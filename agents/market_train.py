@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from agents.compare import Mean
+from agents.market_plain_arena import CONSTANT, GAINS, RULE
 from agents.market_policies import PARAMETER_NAMES, PriceParameters, parameter_bounds
 from inferencegym.errors import InferenceGymError, InvalidValueError
 from inferencegym.market_models import EPISODE_HOURS
@@ -124,18 +125,28 @@ def evolve(
     settings: TrainingSettings,
     threads: int = 1,
     on_generation: OnGeneration = lambda done, best: None,
+    *,
+    arena: Any = None,
+    start: PriceParameters | None = None,
 ) -> tuple[PriceParameters, int]:
     """Search, and return the best parameters with their fitness (mean sum of rewards of an episode, at
     SCALE).
 
-    With no generations these are the untrained parameters.
+    With no generations these are the parameters that the search starts from.
+
+    Args:
+        setup: the market.
+        settings: of the search.
+        threads: of the compiled arena.
+        on_generation: called after each.
+        arena: that plays, for example a :class:`~agents.market_plain_arena.PlainArena`; by default a compiled
+            one.
+        start: one of the first candidates; by default the untrained policy.
 
     Raises:
         InferenceGymError: numba is missing.
     """
-    from agents.market_arena import GAINS
-
-    arena = make_arena(setup, settings.hours, threads)
+    arena = arena or make_arena(setup, settings.hours, threads)
     bounds, draws = parameter_bounds(setup), _Draws(settings.search_seed)
 
     def rank(genomes: Sequence[Genome]) -> list[Ranked]:
@@ -143,11 +154,11 @@ def evolve(
         found = [Ranked(genome, int(total)) for genome, total in zip(genomes, sums, strict=True)]
         return sorted(found, key=lambda one: one.key)
 
-    start = PriceParameters.untrained(setup).values()
+    first = (start or PriceParameters.untrained(setup)).values()
     if settings.generations == 0:
-        return PriceParameters(*start), rank([start])[0].fitness // settings.seeds
+        return PriceParameters(*first), rank([first])[0].fitness // settings.seeds
     strangers = [tuple(draws.between(*bound) for bound in bounds) for _ in range(settings.population - 1)]
-    ranked = rank([start, *strangers])
+    ranked = rank([first, *strangers])
     for generation in range(settings.generations):
         children = [_child(ranked, bounds, draws) for _ in range(settings.population - ELITE)]
         ranked = sorted([*ranked[:ELITE], *rank(children)], key=lambda one: one.key)
@@ -190,8 +201,6 @@ def held_out(
     setup: MarketSetup, parameters: PriceParameters, seeds: Sequence[int] = HELD_OUT_SEEDS, threads: int = 1
 ) -> list[HeldOut]:
     """The rule, the untrained policy and the given one on seeds that training never sees."""
-    from agents.market_arena import GAINS, RULE
-
     arena = make_arena(setup, EPISODE_HOURS, threads)
     rule = arena.play(RULE, [[0] * len(PARAMETER_NAMES)], seeds)
     gains = arena.play(GAINS, [PriceParameters.untrained(setup).values(), parameters.values()], seeds)
@@ -230,8 +239,6 @@ def document(
 
 def best_constants(files: MarketFiles, threads: int = 1) -> dict[str, Any]:
     """The constant price of each scenario that is rewarded most on the training seeds, ready for JSON."""
-    from agents.market_arena import CONSTANT
-
     settings, prices = TrainingSettings(), dict[str, float]()
     for name in files.scenarios:
         setup = files.setup(name)

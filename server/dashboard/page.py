@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 # Gradio asks at import time whether it may send usage data and look for newer versions.
@@ -14,10 +14,12 @@ import gradio as gr
 from openenv.core.env_server import web_interface
 from openenv.core.env_server.gradio_ui import build_gradio_app
 
+from inferencegym.registry import load
 from server.bound import BoundEnv
 from server.dashboard.mount import ASSETS
 from server.dashboard.play import play_tab
 from server.dashboard.playground import PlaygroundEnvironment
+from server.dashboard.views.view import view_of
 from server.dashboard.watch import watch_tab
 from server.openenv_adapter import make_environment
 from server.settings import Settings
@@ -52,6 +54,9 @@ def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings) -
                     play, inputs, outputs = watch_tab(bound, bounds)
                 with gr.Tab("Play"):
                     play_tab(bound, bounds)
+                for name, where in _extra_tabs(bounds):
+                    with gr.Tab(name):
+                        load(where)(bound, bounds)
                 with gr.Tab("Playground"):
                     build_gradio_app(manager, fields, playground.get_metadata(), is_chat, title)
             # Something moves before anybody has chosen anything.
@@ -76,6 +81,11 @@ def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings) -
         show_default_tab=False,
         title_override=f"{TITLE} · {bound.spec.title}",
     )
+
+
+def _extra_tabs(bounds: Sequence[BoundEnv]) -> Iterator[tuple[str, str]]:
+    for each in bounds:
+        yield from view_of(each.spec).extra_tabs
 
 
 def _header(bounds: Sequence[BoundEnv]) -> str:

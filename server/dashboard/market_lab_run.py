@@ -1,0 +1,172 @@
+"""A run of the Market lab: what was chosen, checked, and played with the surges and shocks pressed so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+from agents.market_duel import Duel
+from agents.market_files import load_parameters
+from agents.market_play import POLICIES, Policy, gain_policy, named_policy
+from agents.market_policies import PriceParameters
+from env.checks import checked_seed
+from inferencegym.errors import InferenceGymError, InvalidValueError, UnknownNameError
+from inferencegym.market_models import ARRIVAL_RATE_MAX, ARRIVAL_RATE_MIN, GPUS_MAX, GPUS_MIN
+from simulator.market_config import MarketSetup, load_market
+from simulator.market_kernel import EPISODE_HOURS_MAX, OPENING_HOURS
+
+__all__ = [
+    "HOURS_MAX",
+    "HOURS_MIN",
+    "RETRAINED",
+    "Press",
+    "PressKind",
+    "Run",
+    "checked_number",
+    "checked_setup",
+    "too_late",
+]
+
+RETRAINED = "retrained here"
+HOURS_MIN, HOURS_MAX = 24, EPISODE_HOURS_MAX - OPENING_HOURS
+
+PressKind = Literal["surge", "shock"]
+
+
+@dataclass(frozen=True, slots=True)
+class Press:
+    """A surge or a shock that begins once ``hour`` hours have been played."""
+
+    kind: PressKind
+    hour: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Everything that a run follows from; equal runs are played equally.
+
+    Args:
+        setup: the market of both sides.
+        hours: length.
+        seed: of the customers.
+        policies: names of the left and the right policy.
+        retrained: parameters of the policy that the visitor trained, if there are any.
+        presses: surges and shocks.
+    """
+
+    setup: MarketSetup
+    hours: int
+    seed: int
+    policies: tuple[str, str]
+    retrained: PriceParameters | None = None
+    presses: tuple[Press, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises InferenceGymError for a policy that cannot play."""
+        for name in self.policies:
+            self._policy(name)
+
+    @classmethod
+    def checked(
+        cls,
+        setup: MarketSetup,
+        hours: Any,
+        seed: Any,
+        policies: Sequence[Any],
+        retrained: PriceParameters | None,
+    ) -> Run:
+        """A run from what a visitor typed. Raises InferenceGymError."""
+        left, right = policies
+        return cls(
+            setup,
+            int(checked_number("Length (h)", hours, HOURS_MIN, HOURS_MAX, whole=True)),
+            checked_seed(_whole(seed), "Seed"),
+            (left, right),
+            retrained,
+        )
+
+    def pressed(self, kind: Any, hour: Any) -> Run:
+        """The run with one more surge or shock.
+
+        Raises:
+            InvalidValueError: no such kind, or an hour at which that was pressed before.
+        """
+        if kind not in get_args(PressKind):
+            raise InvalidValueError("button", kind, "surge or shock")
+        if isinstance(hour, bool) or not isinstance(hour, int) or not 0 <= hour < self.hours:
+            raise too_late(kind)
+        if Press(kind, hour) in self.presses:
+            raise InferenceGymError(f"A {kind} begins after hour {hour} already.", "Play on and press again.")
+        order = sorted((*self.presses, Press(kind, hour)), key=lambda press: (press.hour, press.kind))
+        return replace(self, presses=tuple(order))
+
+    def play(self) -> Duel:
+        """Both sides from the first hour to the last: up to a press's hour as without it."""
+        left, right = self.policies
+        names = (f"{left}, left", f"{right}, right") if left == right else (left, right)
+        sides = [(name, self._policy(policy)) for name, policy in zip(names, self.policies, strict=True)]
+        duel = Duel(self.setup, sides[0], sides[1], self.seed, self.hours)
+        while not duel.done:
+            for press in self.presses:
+                if press.hour == duel.hour:
+                    (duel.surge if press.kind == "surge" else duel.shock)()
+            duel.step()
+        return duel
+
+    def parameters(self) -> list[tuple[str, PriceParameters]]:
+        """Name and parameters of the sides that have some."""
+        found: list[tuple[str, PriceParameters]] = []
+        for name in dict.fromkeys(self.policies):
+            if name == RETRAINED and self.retrained is not None:
+                found.append((name, self.retrained))
+            elif name == "evolved":
+                found.append((name, load_parameters(self.setup.scenario)))
+            elif name == "untrained":
+                found.append((name, PriceParameters.untrained(self.setup)))
+        return found
+
+    def _policy(self, name: str) -> Policy:
+        if name == RETRAINED:
+            if self.retrained is None:
+                raise InferenceGymError(
+                    "There is no retrained policy of yours: you have trained none yet, or the server was "
+                    "restarted since.",
+                    "Press “Apply scenario and retrain”.",
+                )
+            return gain_policy(self.setup, self.retrained)
+        if name not in POLICIES:
+            raise UnknownNameError("policy", name, (*POLICIES, RETRAINED))
+        return named_policy(name, self.setup)
+
+
+def too_late(kind: str) -> InferenceGymError:
+    """The error of a surge or a shock after the end of a run."""
+    return InferenceGymError(
+        f"The run is over: there is nothing left that a {kind} could hit.",
+        "Move the slider back and press again.",
+    )
+
+
+def checked_setup(scenario: Any, gpus: Any, arrival_rate: Any) -> MarketSetup:
+    """The market that a visitor typed. Raises InferenceGymError."""
+    return load_market().setup(
+        str(scenario),
+        int(checked_number("GPUs", gpus, GPUS_MIN, GPUS_MAX, whole=True)),
+        checked_number("Arrival rate (jobs/h)", arrival_rate, ARRIVAL_RATE_MIN, ARRIVAL_RATE_MAX),
+    )
+
+
+def checked_number(field: str, value: Any, low: float, high: float, whole: bool = False) -> float:
+    """A number of a field; number fields give floats, whole or not, and None when empty. Raises
+    InvalidValueError."""
+    given = _whole(value)
+    kind = int if whole else (int, float)
+    if isinstance(given, bool) or not isinstance(given, kind) or not low <= given <= high:
+        raise InvalidValueError(field, given, f"a {'whole ' if whole else ''}number from {low:g} to {high:g}")
+    return given
+
+
+def _whole(value: Any) -> Any:
+    """64.0 is meant as 64, and 1.5 is to be refused where whole numbers are wanted."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
