@@ -15,6 +15,8 @@ from openenv.core.env_server import web_interface
 from openenv.core.env_server.gradio_ui import build_gradio_app
 
 from server.bound import BoundEnv
+from server.dashboard.compare import compare_tab
+from server.dashboard.connect import connect_tab
 from server.dashboard.mount import ASSETS
 from server.dashboard.playground import PlaygroundEnvironment
 from server.dashboard.watch import watch_tab
@@ -49,6 +51,10 @@ def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings) -
             with gr.Tabs():
                 with gr.Tab("Watch"):
                     play, inputs, outputs = watch_tab(bound, bounds)
+                with gr.Tab("Compare"):
+                    compare_tab(bound, bounds)
+                with gr.Tab("Connect"):
+                    connect_tab(bound, bounds)
                 with gr.Tab("Playground"):
                     build_gradio_app(manager, fields, playground.get_metadata(), is_chat, title).render()
             # Something moves before anybody has chosen anything.
