@@ -1,10 +1,10 @@
 """Committed results: what the tables and pictures of ENVIRONMENT.md say, as data for programs and pages.
 
-========================  ==================================================================================
+========================  ================================================================================
 ``NAME_scores.json``      the table of reference agents (``inferencegym compare … --summary FILE``)
 ``NAME_TASK_curve.json``  a learning curve (``curve.json`` of ``python -m agents.ppo_demo …``)
-``NAME_TASK_front.json``  what one thing costs in another (``python -m agents.routing_frontier … --json FILE``)
-========================  ==================================================================================
+``NAME_TASK_front.json``  what a gain costs (``python -m agents.routing_frontier … --json FILE``)
+========================  ================================================================================
 
 Each file names the command that makes it again. What an environment has no file for, it has no result for.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 from pydantic import BaseModel, ConfigDict
 
@@ -26,6 +26,10 @@ from inferencegym.registry import get_spec
 __all__ = ["FOLDER", "Curve", "Front", "FrontPoint", "Line", "Scores", "curve_of", "front_of", "scores_of"]
 
 FOLDER = Path(__file__).with_name("data") / "results"
+
+
+def _line(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 class _Result(BaseModel):
@@ -48,10 +52,10 @@ class _Result(BaseModel):
         """The file's text: a line for each entry, so that a change shows as the rows that changed."""
         parts: list[str] = []
         for name, value in self.model_dump(mode="json").items():
-            text = json.dumps(value, ensure_ascii=False, allow_nan=False)
             if isinstance(value, list):
-                rows = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in value)  # pyright: ignore
-                text = "[\n  " + ",\n  ".join(rows) + "\n ]"
+                text = "[\n  " + ",\n  ".join(map(_line, cast("list[object]", value))) + "\n ]"
+            else:
+                text = _line(value)
             parts.append(f' "{name}": {text}')
         return "{\n" + ",\n".join(parts) + "\n}\n"
 

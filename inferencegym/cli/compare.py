@@ -34,7 +34,8 @@ def compare(
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; default one a CPU.")] = None,
     json_path: Annotated[Path | None, typer.Option("--json", help="Write everything as JSON.")] = None,
     summary_path: Annotated[
-        Path | None, typer.Option("--summary", help="Write means and intervals alone, as agents/data/results.")
+        Path | None,
+        typer.Option("--summary", help="Write means and intervals alone, as agents/data/results."),
     ] = None,
     csv_path: Annotated[Path | None, typer.Option("--csv", help="Write the episodes as CSV.")] = None,
     png_path: Annotated[

@@ -20,7 +20,7 @@ from server.bound import BoundEnv
 from server.dashboard.connect import CONNECT_HEAD, copy_block
 from server.dashboard.message import message
 
-__all__ = ["compare_tab", "results_of"]
+__all__ = ["compare_tab", "results_of", "shown_tasks"]
 
 _HEAD = CONNECT_HEAD + "".join(
     f'<script src="../web-assets/{name}"></script>' for name in ("plotly.min.js", "charts.js", "compare.js")
@@ -39,15 +39,17 @@ def compare_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> None:
         bound: environment shown first, if it has results.
         bounds: all environments.
     """
-    specs = [each.spec for each in bounds if _tasks(each.spec)]
+    specs = [each.spec for each in bounds if shown_tasks(each.spec)]
     if not specs:
         gr.Markdown("No results are committed for these environments.")
         return
     first = next((spec for spec in specs if spec.id == bound.spec.id), specs[0])
-    tasks = _tasks(first)
+    tasks = shown_tasks(first)
     task_id = _first_task(tasks)
     with gr.Row():
-        environment = gr.Dropdown([(s.title, s.id) for s in specs], value=first.id, label="Environment", min_width=180)
+        environment = gr.Dropdown(
+            [(s.title, s.id) for s in specs], value=first.id, label="Environment", min_width=180
+        )
         # Its choices change with the environment; a server that restarted remembers the first ones only.
         task = gr.Dropdown(tasks, value=task_id, label="Task", min_width=180, allow_custom_value=True)
     shown = gr.HTML(
@@ -70,8 +72,8 @@ def results_of(env_id: str, task_id: str) -> dict[str, Any]:
     """
     try:
         spec = get_spec(env_id)
-        if task_id not in dict(_tasks(spec)).values():
-            raise UnknownNameError("task", task_id, [name for _, name in _tasks(spec)])
+        if task_id not in dict(shown_tasks(spec)).values():
+            raise UnknownNameError("task", task_id, [name for _, name in shown_tasks(spec)])
     except InferenceGymError as error:
         return {"html": message(error), "figures": {}}
     charts, table, figures = "", "", dict[str, Any]()
@@ -86,16 +88,18 @@ def results_of(env_id: str, task_id: str) -> dict[str, Any]:
         figures["curve"] = curve.model_dump(mode="json", include={"points", "lines"})
     if front := front_of(spec.id, task_id):
         charts += _front_html(front)
-        figures["front"] = front.model_dump(mode="json", include={"cost", "gain", "line_name", "agents", "line"})
+        figures["front"] = front.model_dump(
+            mode="json", include={"cost", "gain", "line_name", "agents", "line"}
+        )
     return {"html": charts + table, "figures": figures}
 
 
 def _choose(env_id: str) -> tuple[Any, dict[str, Any]]:
-    tasks = _tasks(get_spec(env_id))
+    tasks = shown_tasks(get_spec(env_id))
     return gr.update(choices=tasks, value=_first_task(tasks)), results_of(env_id, _first_task(tasks))
 
 
-def _tasks(spec: EnvSpec) -> list[tuple[str, str]]:
+def shown_tasks(spec: EnvSpec) -> list[tuple[str, str]]:
     """Label and id of the tasks that have a result."""
     scores = scores_of(spec.id)
     scored = {row.task for row in scores.rows} if scores else set[str]()
@@ -131,7 +135,7 @@ def _table_html(scores: Scores, rows: list[AgentSummary]) -> str:
     )
     return _result_html(
         "<h3>Score table</h3>"
-        '<div class="ig-scroll" tabindex="0" role="region" aria-label="Score table, may be scrolled sideways">'
+        '<div class="ig-scroll" tabindex="0" role="region" aria-label="Score table, scrolls sideways">'
         f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>{notes}"
         f"{_made_by(meaning, scores.command)}"
     )
@@ -174,15 +178,13 @@ def _scores_words(rows: list[AgentSummary]) -> str:
 def _curve_html(curve: Curve) -> str:
     (_, start), (steps, end) = curve.points[0], curve.points[-1]
     words = (
-        f"Learning curve of PPO: score {_say(start)} untrained, {_say(end)} after {steps:,} environment steps. "
-        + "For comparison: "
-        + "; ".join(f"{line.name} {_say(line.score)}" for line in curve.lines)
-        + "."
+        f"Learning curve of PPO: score {_say(start)} untrained, {_say(end)} after {steps:,} steps. "
+        "For comparison: " + "; ".join(f"{line.name} {_say(line.score)}" for line in curve.lines) + "."
     )
     meaning = (
-        f"One training run (seed {curve.settings['seed']}). Each point: mean score of {curve.episodes} held-out "
-        f"episodes, seeds {escape(curve.seeds)}, which training never sees; shaded: 95 % interval of that mean "
-        f"(Student's t), not the spread between runs. The last point is the agent <code>ppo</code>."
+        f"One training run (seed {curve.settings['seed']}), whose end is the agent <code>ppo</code>. Each "
+        f"point: mean score of {curve.episodes} episodes, seeds {escape(curve.seeds)}, which training never "
+        "sees; shaded: 95 % interval of that mean (Student's t), not the spread between runs."
     )
     chart = _figure_html("curve", "Learning curve of PPO", words)
     return _result_html(chart + _made_by(meaning, curve.command))
@@ -193,8 +195,12 @@ def _front_html(front: Front) -> str:
         f"{front.gain} against {front.cost}. Agents: {_points_words(front.agents)}. "
         f"Line, {front.line_name}: {_points_words(front.line)}."
     )
-    meaning = f"Means of {front.episodes} episodes, seeds {escape(front.seeds)}. {_plus_minus(front.confidence)}"
-    chart = _figure_html("front", f"{_name_only(front.gain)} against {_name_only(front.cost)}", words, 12)
+    meaning = (
+        f"Means of {front.episodes} episodes, seeds {escape(front.seeds)}. {_plus_minus(front.confidence)}"
+    )
+    chart = _figure_html(
+        "front", f"{_name_only(front.gain).capitalize()} against {_name_only(front.cost)}", words, 12
+    )
     return _result_html(chart + _made_by(meaning, front.command))
 
 
@@ -203,7 +209,7 @@ def _points_words(points: Sequence[Any]) -> str:
 
 
 def _name_only(quantity: str) -> str:
-    return quantity.partition(" (")[0].capitalize()
+    return quantity.partition(" (")[0]
 
 
 # --- pieces ------------------------------------------------------------------------------------------------
@@ -228,7 +234,9 @@ def _made_by(meaning: str, command: str) -> str:
 
 
 def _plus_minus(confidence: float) -> str:
-    return f"± is half of the mean's {confidence:.0%} interval (Student's t over episodes).".replace("%", " %")
+    return f"± is half of the mean's {confidence:.0%} interval (Student's t over episodes).".replace(
+        "%", " %"
+    )
 
 
 def _say(mean: Mean) -> str:

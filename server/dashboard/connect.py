@@ -51,7 +51,8 @@ def copy_block(text: str, language: str, label: str) -> str:
     return (
         f'<div class="ig-code"><div class="ig-code-bar"><span>{language}</span>'
         f'<button type="button" class="ig-copy" title="Copy {escape(label)}">Copy</button></div>'
-        f'<pre tabindex="0" role="region" aria-label="{escape(label)}"><code>{escape(text)}</code></pre></div>'
+        f'<pre tabindex="0" role="region" aria-label="{escape(label)}"><code>{escape(text)}</code></pre>'
+        "</div>"
     )
 
 

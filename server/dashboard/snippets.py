@@ -37,7 +37,12 @@ def snippets_of(bound: BoundEnv) -> list[Snippet]:
     package = "Needs the package: `pip install .` in a checkout of the project."
     gym = "Needs the package with its extra gym: `pip install '.[gym]'` in a checkout of the project."
     return [
-        Snippet("curl", "bash", "Needs `curl`. One episode: start, a step, the grade so far.", _curl(bound, action)),
+        Snippet(
+            "curl",
+            "bash",
+            "Needs `curl`. One episode: start, a step, the grade so far.",
+            _curl(bound, action),
+        ),
         Snippet(
             "Python client",
             "python",

@@ -95,7 +95,7 @@ inferenceGym.compare = (element, props, watch) => {
     return charts.draw(div, [
       { ...trace(ordered, 0, "lines+markers"), line: { color: charts.sideColour(0), width: 2 } },
       {
-        ...trace(agents, 1, "markers+text"), textposition: agents.map(() => "top right"),
+        ...trace(agents, 1, "markers+text"), textposition: "bottom right",
         textfont: { size: 11, color: charts.colour("--ig-text") }, cliponaxis: false,
       },
     ], made);
