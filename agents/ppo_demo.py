@@ -15,6 +15,7 @@ model.zip          the same as a Stable-Baselines3 model, to train on from
 progress.csv       the log: a row for each evaluation; ``tensorboard/`` holds the same for TensorBoard
 scores.csv         every held-out episode of the table that is printed at the end
 curve.png          the learning curve, with the fixed baseline and the best constant setting
+curve.json         its points; the page at /web shows those in ``agents/data/results/ENV_TASK_curve.json``
 =================  ====================================================================================
 
 Two runs of the same command on the same machine give the same weights.
@@ -40,10 +41,12 @@ from rich.console import Console
 from rich.table import Table
 
 from agents.compare import DEFAULT_SEEDS, AgentSummary, Mean, summarise
+from agents.compare_report import seeds_text
 from agents.episodes import EpisodeResult, Job, play_all
 from agents.output_files import check_folder
 from agents.ppo_codings import Coding, coding_of
 from agents.ppo_policy import CHECKPOINT_VARIABLE, POLICY_FILE, Policy
+from agents.results import Curve, Line
 from env.protocols import Grader
 from inferencegym.errors import InferenceGymError, InvalidValueError
 from inferencegym.registry import get_spec
@@ -443,6 +446,29 @@ def write_scores(episodes: Sequence[EpisodeResult], path: Path) -> None:
             writer.writerow([e.task, e.agent, e.seed, e.score, e.reward, json.dumps(e.components)])
 
 
+def to_curve(
+    policy: Policy, points: Sequence[tuple[int, Mean]], rows: Sequence[AgentSummary], lines: Mapping[str, str]
+) -> Curve:
+    """The learning curve as a committed result."""
+    spec = get_spec(policy.env)
+    reached = {row.agent: row.score for row in rows}
+    settings = {name: value for name, value in policy.settings.items() if name in Args.__annotations__}
+    usual = asdict(replace(Args(env=policy.env, task=policy.task_id).checked(), task=""))
+    given = [
+        f"--{name.replace('_', '-')} {value}" for name, value in settings.items() if value != usual[name]
+    ]
+    return Curve(
+        command=" ".join(["python -m agents.ppo_demo --env", policy.env, *given]),
+        env=spec.id,
+        env_version=spec.version,
+        seeds=seeds_text(tuple(range(DEFAULT_SEEDS[0], DEFAULT_SEEDS[0] + int(settings["held_out"])))),
+        task=policy.task_id,
+        settings=policy.settings,
+        points=tuple(points),
+        lines=tuple(Line(agent=agent, name=name, score=reached[agent]) for agent, name in lines.items()),
+    )
+
+
 def draw_curve(
     curve: Sequence[tuple[int, Mean]],
     rows: Sequence[AgentSummary],
@@ -508,7 +534,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     episodes = [*references(args.env, args.task, seeds), *evaluate(policy, seeds)]
     write_scores(episodes, args.folder / "scores.csv")
     title = f"PPO on {name}\nmean of {len(seeds)} held-out episodes; shaded: its 95 % interval"
-    draw_curve(watch.curve, summarise(episodes, None), coding.lines, title, args.folder / "curve.png")
+    rows = summarise(episodes, None)
+    text = to_curve(policy, watch.curve, rows, coding.lines).to_json()
+    (args.folder / "curve.json").write_text(text, encoding="utf-8")
+    draw_curve(watch.curve, rows, coding.lines, title, args.folder / "curve.png")
     Console(width=120).print(table(episodes, coding.lines))
     print(f"\nLearning curve: {args.folder / 'curve.png'}   policy: {args.folder / POLICY_FILE}")
     again = f"inferencegym compare --env {args.env} --tasks {args.task}"

@@ -17,16 +17,18 @@ import numpy as np
 
 from agents.command_line import plain_errors
 from agents.compare import Mean, parse_seeds
-from agents.compare_report import require_matplotlib
-from agents.output_files import check_writable
+from agents.compare_report import require_matplotlib, seeds_text
+from agents.output_files import check_writable, write_file
 from agents.registry import get_agent
+from agents.results import Front, FrontPoint
 from agents.routing_lookahead import LookAhead
 from env.protocols import Agent
 from env.routing import make_env
 from env.routing_tasks import get_task
 from inferencegym.errors import InvalidValueError
+from inferencegym.registry import get_spec
 
-__all__ = ["AGENTS", "PRICES", "Point", "draw", "emission_at", "frontier", "main", "points"]
+__all__ = ["AGENTS", "PRICES", "Point", "draw", "emission_at", "frontier", "main", "points", "to_front"]
 
 AGENTS = ("random", "baseline", "always_small", "always_large", "always_cache", "heuristic", "lookahead")
 PRICES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
@@ -108,6 +110,23 @@ def _cell(mean: Mean, digits: int) -> str:
     return f"{mean.value:.{digits}f}{half}"
 
 
+def to_front(task_id: str, seeds: Sequence[int], agents: Sequence[Point], line: Sequence[Point]) -> Front:
+    """As a committed result."""
+    spec, chosen = get_spec("routing"), seeds_text(tuple(seeds)).replace(" ", "")
+    return Front(
+        command=f"python -m agents.routing_frontier --task {task_id} --seeds {chosen}",
+        env=spec.id,
+        env_version=spec.version,
+        seeds=chosen,
+        task=task_id,
+        cost="carbon of the day (g CO₂)",
+        gain="answered correctly (share)",
+        line_name="look-ahead, by price of carbon",
+        agents=tuple(FrontPoint(name=p.name, cost=p.co2_g, gain=p.accuracy) for p in agents),
+        line=tuple(FrontPoint(name=p.name, cost=p.co2_g, gain=p.accuracy) for p in line),
+    )
+
+
 def draw(task_id: str, agents: Sequence[Point], line: Sequence[Point], path: Path) -> None:
     """Accuracy over g CO₂ a day, logarithmic."""
     figure = require_matplotlib()(figsize=(7.0, 4.5), layout="constrained")
@@ -152,6 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--task", default="stream_2", help="a stream (default stream_2)")
     parser.add_argument("--seeds", default="100-119", help="a range, a list, or a count (default 100-119)")
     parser.add_argument("--png", type=Path, default=None, help="draw the picture into this file")
+    parser.add_argument("--json", type=Path, default=None, help="write the points into this file")
     options = parser.parse_args(arguments)
     with plain_errors(parser):
         task = get_task(options.task)
@@ -161,8 +181,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.png is not None:
             require_matplotlib()
             check_writable("--png", options.png, ".png")
+        if options.json is not None:
+            check_writable("--json", options.json)
     agents, line = points(task.info.id, seeds), frontier(task.info.id, seeds)
     print(table(task.info.id, seeds, agents, line))
+    if options.json is not None:
+        text = to_front(task.info.id, seeds, agents, line).to_json()
+        write_file("--json", options.json, lambda path: path.write_text(text, encoding="utf-8"))
     if options.png is not None:
         draw(task.info.id, agents, line, options.png)
 

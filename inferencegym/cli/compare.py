@@ -33,6 +33,10 @@ def compare(
     baseline: Annotated[str, typer.Option(help="Agent that differences are taken to.")] = "baseline",
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; default one a CPU.")] = None,
     json_path: Annotated[Path | None, typer.Option("--json", help="Write everything as JSON.")] = None,
+    summary_path: Annotated[
+        Path | None,
+        typer.Option("--summary", help="Write means and intervals alone, as agents/data/results."),
+    ] = None,
     csv_path: Annotated[Path | None, typer.Option("--csv", help="Write the episodes as CSV.")] = None,
     png_path: Annotated[
         Path | None, typer.Option("--png", help="Draw the scores (needs matplotlib).")
@@ -44,11 +48,16 @@ def compare(
     from agents import compare_report as report
     from agents.compare import make_plan, parse_seeds, run_plan
     from agents.episodes import cpu_count
+    from agents.results import Scores
     from inferencegym.cli.show import counting
 
     plan = make_plan(env, _names("--agents", agents), _names("--tasks", tasks), parse_seeds(seeds), baseline)
     writers: _Writers = {
         "--json": (json_path, lambda path: path.write_text(report.to_json(comparison), encoding="utf-8")),
+        "--summary": (
+            summary_path,
+            lambda path: path.write_text(Scores.of(comparison).to_json(), encoding="utf-8"),
+        ),
         "--csv": (csv_path, lambda path: path.write_text(report.to_csv(comparison), encoding="utf-8")),
         "--png": (png_path, lambda path: report.write_png(comparison, path)),
     }

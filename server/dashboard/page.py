@@ -16,6 +16,8 @@ from openenv.core.env_server.gradio_ui import build_gradio_app
 
 from inferencegym.registry import load
 from server.bound import BoundEnv
+from server.dashboard.compare import compare_tab
+from server.dashboard.connect import connect_tab
 from server.dashboard.mount import ASSETS
 from server.dashboard.play import play_tab
 from server.dashboard.playground import PlaygroundEnvironment
@@ -54,9 +56,13 @@ def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings) -
                     play, inputs, outputs = watch_tab(bound, bounds)
                 with gr.Tab("Play"):
                     play_tab(bound, bounds)
+                with gr.Tab("Compare"):
+                    compare_tab(bound, bounds)
                 for name, where in _extra_tabs(bounds):
                     with gr.Tab(name):
                         load(where)(bound, bounds)
+                with gr.Tab("Connect"):
+                    connect_tab(bound, bounds)
                 with gr.Tab("Playground"):
                     build_gradio_app(manager, fields, playground.get_metadata(), is_chat, title)
             # Something moves before anybody has chosen anything.

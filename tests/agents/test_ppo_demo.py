@@ -11,6 +11,7 @@ import pytest
 from agents.episodes import Job, play_episode
 from agents.ppo_policy import Policy
 from agents.registry import get_agent
+from agents.results import Curve
 from env.serving import make_env
 from inferencegym.registry import get_spec
 
@@ -44,7 +45,8 @@ def weights_of(folder: Path) -> list[np.ndarray]:
 
 def test_a_run_leaves_its_files(run: Path) -> None:
     names = {path.name for path in run.iterdir()}
-    assert names == {"policy.npz", "model.zip", "progress.csv", "scores.csv", "curve.png", "tensorboard"}
+    files = {"policy.npz", "model.zip", "progress.csv", "scores.csv", "curve.png", "curve.json"}
+    assert names == {*files, "tensorboard"}
     assert list((run / "tensorboard").glob("events.out.tfevents.*"))
 
 
@@ -62,6 +64,19 @@ def test_the_log_holds_the_learning_curve(run: Path) -> None:
         rows = list(csv.DictReader(file))
     assert [int(row["time/steps"]) for row in rows] == [0, 1024, 2048]
     assert all(0.0 <= float(row["held_out/score"]) <= 1.0 for row in rows)
+
+
+def test_the_points_of_the_curve_are_those_of_the_log(run: Path) -> None:
+    curve = Curve.read(run / "curve.json")
+    assert curve
+    with (run / "progress.csv").open() as file:
+        rows = [(int(r["time/steps"]), float(r["held_out/score"])) for r in csv.DictReader(file)]
+    assert [(at, mean.value) for at, mean in curve.points] == pytest.approx(rows)
+    assert curve.settings == Policy.load(run / "policy.npz").settings
+    assert curve.command == (
+        "python -m agents.ppo_demo --env serving --task task1 --steps 2048 --envs 16 --evaluations 2 "
+        "--held-out 3"
+    )
 
 
 def test_before_training_it_plays_the_default_action(run: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from agents.compare import Mean
 from agents.registry import get_agent, rule_name
+from agents.results import Front
 from agents.routing import AGENTS, Constant
 from agents.routing_frontier import PRICES, Point, emission_at, frontier, main, points
 from agents.routing_lookahead import LookAhead, chance_below
@@ -214,11 +215,20 @@ def test_emissions_between_points() -> None:
     assert emission_at(0.9, line) is None
 
 
-def test_the_frontier_command(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--task", "support", "--seeds", "300-301"])
+def test_the_frontier_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "front.json"
+    main(["--task", "support", "--seeds", "300-301", "--json", str(path)])
     shown = capsys.readouterr().out
     assert "**stream_1**, 2 days" in shown
     assert "always_large" in shown
+    front = Front.read(path)
+    assert front
+    assert (front.command, front.episodes) == (
+        "python -m agents.routing_frontier --task stream_1 --seeds 300,301",
+        2,
+    )
+    for point in (*front.agents, *front.line):
+        assert f"| {point.name} | {point.gain.value:.3f} ± " in shown
 
 
 @pytest.mark.parametrize(
@@ -229,6 +239,7 @@ def test_the_frontier_command(capsys: pytest.CaptureFixture[str]) -> None:
         (("--seeds", "x"), "a range like"),
         (("--png", "/no/such/folder/x.png"), "png"),
         (("--png", "x.svg"), "png"),
+        (("--json", "/no/such/folder/x.json"), "json"),
     ],
 )
 def test_the_frontier_command_refuses_plainly(
