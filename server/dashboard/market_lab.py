@@ -3,9 +3,10 @@ genetic algorithm that trains a visitor's own policy."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, NamedTuple
 
 import gradio as gr
 
@@ -28,6 +29,7 @@ from server.dashboard.market_lab_scene import scene_of
 from server.dashboard.market_lab_tables import averages, parameters
 from server.dashboard.market_lab_training import ENGINE, bar, report
 from server.dashboard.market_retrain import (
+    BEAT_S,
     COMPILED,
     GENERATIONS_MAX,
     LIMITS,
@@ -213,66 +215,68 @@ def _shown(run: Run, duel: Duel, start: int = 0, status: str = "") -> tuple[Any,
     )
 
 
-async def train(
-    scenario: Any,
-    gpus: Any,
-    rate: Any,
-    hours: Any,
-    seed: Any,
-    trained: PriceParameters | None,
-    generations: Any,
-    population: Any,
-    begin: Any,
-) -> AsyncGenerator[tuple[Any, ...]]:
-    """Train a policy on the chosen market, show how it comes along, then play it against the evolved one."""
+class Wanted(NamedTuple):
+    """What a visitor typed, and what they trained before."""
+
+    scenario: Any
+    gpus: Any
+    rate: Any
+    hours: Any
+    seed: Any
+    trained: PriceParameters | None
+    generations: Any
+    population: Any
+    begin: Any
+
+
+async def train(*values: Any) -> AsyncGenerator[tuple[Any, ...]]:
+    """Train a policy on the chosen market, show how it comes along, then play it against the evolved one.
+
+    Args:
+        *values: see :class:`Wanted`.
+    """
+    wanted = Wanted(*values)
     try:
-        order = _order(scenario, gpus, rate, hours, seed, trained, generations, population, begin)
+        order = _order(wanted)
+        yield NO_MESSAGE, gr.update(), *_busy(), *_nothing()
         async with aclosing(retrain(order)) as steps:
             async for step in steps:
                 if isinstance(step, Trained):
-                    found = PriceParameters(*step.parameters)
-                    run = Run.checked(order.setup(), hours, seed, ("evolved", RETRAINED), found)
-                    choices = [*POLICIES, RETRAINED]
-                    sides = (
-                        gr.update(choices=choices, value="evolved"),
-                        gr.update(choices=choices, value=RETRAINED),
-                    )
-                    yield NO_MESSAGE, report(order, step), *_idle(), found, *sides, *_shown(run, run.play())
+                    yield await asyncio.to_thread(_finished, wanted, order, step)
                 else:
-                    yield bar(step), gr.update(), *_busy(), *_nothing()
+                    yield bar(step), gr.update(), gr.update(), gr.update(), *_nothing()
     except InferenceGymError as error:
         yield message(error), gr.update(), *_idle(), *_nothing()
 
 
-def _order(
-    scenario: Any,
-    gpus: Any,
-    rate: Any,
-    hours: Any,
-    seed: Any,
-    trained: PriceParameters | None,
-    generations: Any,
-    population: Any,
-    begin: Any,
-) -> Order:
-    setup = checked_setup(scenario, gpus, rate)
+def _finished(wanted: Wanted, order: Order, trained: Trained) -> tuple[Any, ...]:
+    found = PriceParameters(*trained.parameters)
+    run = Run.checked(order.setup(), wanted.hours, wanted.seed, ("evolved", RETRAINED), found)
+    sides = (gr.update(choices=[*POLICIES, RETRAINED], value=name) for name in run.policies)
+    return NO_MESSAGE, report(order, trained), *_idle(), found, *sides, *_shown(run, run.play())
+
+
+def _order(wanted: Wanted) -> Order:
+    setup = checked_setup(wanted.scenario, wanted.gpus, wanted.rate)
     # Refused now rather than after the training.
-    run = Run.checked(setup, hours, seed, ("evolved", "untrained"), None)
-    if begin not in STARTS:
-        raise UnknownNameError("start", begin, STARTS)
+    run = Run.checked(setup, wanted.hours, wanted.seed, ("evolved", "untrained"), None)
+    if wanted.begin not in STARTS:
+        raise UnknownNameError("start", wanted.begin, STARTS)
+    generations = checked_number("Generations", wanted.generations, 1, GENERATIONS_MAX, whole=True)
+    population = checked_number(
+        "Population (candidates)", wanted.population, POPULATION_MIN, POPULATION_MAX, whole=True
+    )
     order = Order(
         scenario=setup.scenario,
         gpus=setup.gpus,
         arrival_rate=setup.arrival_rate / SCALE,
         hours=run.hours,
-        generations=int(checked_number("Generations", generations, 1, GENERATIONS_MAX, whole=True)),
-        population=int(
-            checked_number("Population (candidates)", population, POPULATION_MIN, POPULATION_MAX, whole=True)
-        ),
+        generations=int(generations),
+        population=int(population),
         seeds=LIMITS.seeds,
         compiled=COMPILED,
-        start=STARTS[begin],
-        before=None if trained is None else trained.values(),
+        start=STARTS[wanted.begin],
+        before=None if wanted.trained is None else wanted.trained.values(),
     )
     check_size(order.generations, order.population, order.hours)
     return order
@@ -291,7 +295,9 @@ def _idle() -> tuple[Any, Any]:
     return gr.update(interactive=True), gr.update(interactive=False)
 
 
-def _cancelled() -> tuple[Any, ...]:
+async def _cancelled() -> tuple[Any, ...]:
+    # What the training said last may still be on its way to the browser.
+    await asyncio.sleep(BEAT_S)
     return (
         "<p class='ig-lab-status' role='status'>The training was cancelled; nothing was changed.</p>",
         *_idle(),

@@ -99,7 +99,7 @@ def _spans(run: Run) -> Iterator[Span]:
     """The hours of surges and shocks, then those of the scenario's own events."""
     for press in run.presses:
         last = min(press.hour + EVENT_HOURS, run.hours)
-        yield Span(press.hour + 0.5, last + 0.5, f"{press.kind} (pressed)")
+        yield Span(press.hour + 0.5, last + 0.5, f"{press.kind} (pressed)", pressed=True)
     for number, event in enumerate(run.setup.events):
         for first, last in _hours_of(run, number):
             yield Span(first + 0.5, last + 0.5, f"{event.name} (scenario)")

@@ -16,6 +16,7 @@ from inferencegym.errors import InferenceGymError, InvalidValueError
 from server.dashboard.market_retrain_worker import Order, Standing, Trained
 
 __all__ = [
+    "BEAT_S",
     "COMPILED",
     "GENERATIONS_MAX",
     "LIMITS",

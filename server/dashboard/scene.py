@@ -34,11 +34,13 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of the x axis to be shaded; step k stands at k."""
+    """A stretch of the x axis to be shaded; step k stands at k. What the visitor ``pressed`` has another
+    shade."""
 
     first: float
     last: float
     label: str = "burst"
+    pressed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,14 @@ def watch(page: Page) -> None:
 def market_lab(page: Page) -> None:
     """Two pricing policies, a surge pressed."""
     open_tab(page, "Market lab")
+    lab = page.get_by_role("tabpanel").filter(visible=True)
+    lab.get_by_role("button", name="Run", exact=True).click()
+    lab.locator(".ig-chart .main-svg").first.wait_for()
+    lab.locator(".ig-seek").fill("75")
+    lab.get_by_role("button", name="Surge", exact=True).click()
+    lab.locator(".ig-pressed").wait_for()
+    lab.locator(".ig-toggle").click()
+    lab.locator(".ig-seek").fill("130")
 
 
 PICTURES = {"page_watch": watch, "page_market_lab": market_lab}

@@ -146,7 +146,7 @@ def test_a_scene_shows_every_hour_of_both_sides():
 def test_pressed_hours_are_shaded_and_the_play_goes_on_from_there():
     run = a_run(Press("surge", 30), Press("shock", 75))
     scene = scene_of(run, run.play(), start=30)
-    pressed = [(span.first, span.last, span.label) for span in scene.spans if "pressed" in span.label]
+    pressed = [(span.first, span.last, span.label) for span in scene.spans if span.pressed]
     assert pressed == [(30.5, 42.5, "surge (pressed)"), (75.5, 80.5, "shock (pressed)")]
     assert scene.start == 30
 

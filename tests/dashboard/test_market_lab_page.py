@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
 
 from server.dashboard.market_lab_run import Run, checked_setup
-from tests.dashboard.conftest import NARROW, keep_picture, open_tab, width_of
+from tests.dashboard.conftest import NARROW, build_page, keep_picture, width_of
+from tests.live import free_port, live_process
 
 pytestmark = pytest.mark.browser
 
@@ -20,8 +22,13 @@ SHADED = """charts => charts.map(chart => chart.layout.shapes.filter(one => one.
 
 
 def lab_of(page: Page) -> Locator:
-    open_tab(page, "Market lab")
-    return page.locator("[role=tabpanel]:visible")
+    tab = page.get_by_role("tab", name="Market lab", exact=True)
+    if tab.is_visible():
+        tab.click()
+    else:  # in the menu of what a narrow window has no room for
+        page.locator(".overflow-menu > button").first.click()
+        page.locator(".overflow-dropdown button", has_text="Market lab").first.click()
+    return page.get_by_role("tabpanel").filter(visible=True)
 
 
 def field(lab: Locator, label: str) -> Locator:
@@ -72,7 +79,8 @@ def test_a_surge_pressed_mid_run_changes_what_comes_and_is_shaded(visitor: Page)
     # The last chart is the cumulative reward.
     assert all(one[60:] != other[60:] for one, other in zip(surged[-1], calm[-1], strict=True))
     assert all([60.5, 72.5] in spans for spans in lab.locator(".ig-plot").evaluate_all(SHADED))
-    # It goes on from there.
+    # It goes on from there, and the keyboard is where it was.
+    expect(lab.get_by_role("button", name="Surge", exact=True)).to_be_focused()
     expect(lab.locator(".ig-toggle")).to_have_text("Pause")
     assert int(lab.locator(".ig-place").inner_text().split()[1]) >= 60
     press(lab, "Shock", 100)
@@ -189,6 +197,22 @@ def test_another_scenario_brings_its_own_numbers(visitor: Page):
     expect(lab.locator(".ig-title")).to_contain_text("research · 128 GPUs · 6 jobs/h")
 
 
+def test_after_a_restart_a_press_is_answered_in_a_sentence(visit: Callable[..., Page], troubles: list[str]):
+    port = free_port()
+    with live_process(port=port) as (url, _):
+        build_page(url)
+        lab = lab_of(visit(f"{url}/web/"))
+        run(lab)
+    with live_process(port=port) as (url, _):
+        build_page(url)
+        lab.get_by_role("button", name="Surge", exact=True).click()
+        expect(lab.get_by_role("alert")).to_contain_text("the server was restarted since")
+        run(lab)
+        press(lab, "Surge", 20)
+    assert all("Failed to load resource" in trouble for trouble in troubles), troubles
+    troubles.clear()
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_it_fits_a_telephone(visit: Callable[..., Page], dark: bool):
     page = visit(path="/web/?__theme=dark" if dark else "/web/", viewport=NARROW, dark=dark)
@@ -198,4 +222,8 @@ def test_it_fits_a_telephone(visit: Callable[..., Page], dark: bool):
     lab.locator(".ig-speed").select_option("100")
     expect(lab.locator(".ig-place")).to_have_text("step 200 of 200")
     assert width_of(page) <= NARROW["width"]
+    worst = [
+        one for one in Axe().run(page).response["violations"] if one["impact"] in ("serious", "critical")
+    ]
+    assert worst == []
     keep_picture(page, f"market_lab_narrow_{'dark' if dark else 'light'}")

@@ -68,7 +68,7 @@ inferenceGym.charts = (() => {
     layout.shapes = [
       ...scene.spans.map((span) => ({
         type: "rect", layer: "below", xref: "x", x0: span.first, x1: span.last, yref: "paper", y0: 0, y1: 1,
-        fillcolor: colour("--ig-span"), line: { width: 0 },
+        fillcolor: colour(span.pressed ? "--ig-span-pressed" : "--ig-span"), line: { width: 0 },
       })),
       ...limits.shapes,
     ];

@@ -103,7 +103,8 @@ inferenceGym.player = (element, props, act, watch) => {
   function build() {
     parts.key.replaceChildren(
       ...scene.sides.map((name, side) => make("span", `key-item ig-of-side-${side}`, name)),
-      ...[...new Set(scene.spans.map((span) => span.label))].map((label) => make("span", "key-item ig-key-span", label)));
+      ...[...new Map(scene.spans.map((span) => [span.label, span])).values()].map((span) =>
+        make("span", `key-item ig-key-span${span.pressed ? " ig-pressed" : ""}`, span.label)));
     parts.tiles.replaceChildren(...scene.tiles.map(makeTile));
     parts.charts.replaceChildren(...scene.charts.map(makeChart));
   }
@@ -149,6 +150,7 @@ inferenceGym.player = (element, props, act, watch) => {
   }
 
   function showActions() {
+    const focused = [...parts.actions.children].indexOf(document.activeElement);
     parts.actions.replaceChildren(...scene.actions.map((action) => {
       const button = make("button", "button", action.label);
       button.type = "button";
@@ -156,6 +158,7 @@ inferenceGym.player = (element, props, act, watch) => {
       button.addEventListener("click", () => act({ id: action.id, step: Math.floor(at) }));
       return button;
     }));
+    parts.actions.children[focused]?.focus();
   }
 
   parts.toggle.addEventListener("click", () => (playing ? pause() : play()));
