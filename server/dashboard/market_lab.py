@@ -3,54 +3,34 @@ genetic algorithm that trains a visitor's own policy."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import gradio as gr
 
-from agents.market_duel import EVENT_HOURS, Duel
 from agents.market_play import POLICIES
-from agents.market_policies import PriceParameters
-from inferencegym.errors import InferenceGymError, UnknownNameError
 from server.bound import BoundEnv
-from server.dashboard.download import download_button, file_of
-from server.dashboard.market_lab_run import (
-    HOURS_MAX,
-    HOURS_MIN,
-    RETRAINED,
-    Run,
-    checked_number,
-    checked_setup,
-    too_late,
-)
-from server.dashboard.market_lab_scene import scene_of
-from server.dashboard.market_lab_tables import averages, parameters
-from server.dashboard.market_lab_training import ENGINE, bar, report
+from server.dashboard.download import download_button
+from server.dashboard.market_lab_play import act, play
+from server.dashboard.market_lab_report import ENGINE
+from server.dashboard.market_lab_run import HOURS_MAX, HOURS_MIN
+from server.dashboard.market_lab_train import STARTS, cancelled, train
 from server.dashboard.market_retrain import (
-    BEAT_S,
     COMPILED,
     GENERATIONS_MAX,
     LIMITS,
     POPULATION_MAX,
     POPULATION_MIN,
-    check_size,
-    retrain,
 )
-from server.dashboard.market_retrain_worker import Order, Trained
-from server.dashboard.message import NO_MESSAGE, message
+from server.dashboard.message import NO_MESSAGE
 from server.dashboard.player import player
 from simulator.market_config import load_market
 from simulator.market_kernel import SCALE
 
-__all__ = ["act", "market_lab_tab", "play", "train"]
+__all__ = ["market_lab_tab"]
 
 RUNS_AT_ONCE = 4
-RESULTS = 8
-"""Outputs of a finished training: the policy, both choices, and those of a run."""
 FIRST_SCENARIO = "surge"
-STARTS = {"the evolved policy": "evolved", "the untrained policy": "untrained"}
 
 
 def market_lab_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> None:
@@ -143,165 +123,13 @@ def _training_part(market: list[Any], results: list[Any]) -> None:
         concurrency_limit=None,
         show_progress="hidden",
     )
-    cancel.click(_cancelled, None, [progress, *buttons], cancels=[training], show_progress="hidden")
+    cancel.click(cancelled, None, [progress, *buttons], cancels=[training], show_progress="hidden")
 
 
 def plain_html() -> Any:
     """A component for HTML that brings its own looks."""
     html: Any = gr.HTML  # its parameters are partly untyped
     return html("", apply_default_css=False)
-
-
-def play(
-    scenario: Any,
-    gpus: Any,
-    rate: Any,
-    hours: Any,
-    seed: Any,
-    left: Any,
-    right: Any,
-    trained: PriceParameters | None,
-) -> tuple[Any, ...]:
-    """Play a run from its beginning, without surges and shocks."""
-    try:
-        run = Run.checked(checked_setup(scenario, gpus, rate), hours, seed, (left, right), trained)
-    except InferenceGymError as error:
-        return _refused(error)
-    return _shown(run, run.play())
-
-
-def act(run: Run | None, event: gr.EventData) -> tuple[Any, ...]:
-    """Play the run again with one more surge or shock, and show it from that hour on."""
-    try:
-        kind, hour = _pressed(event)
-        run, duel = _pressed_run(run, kind, hour)
-    except InferenceGymError as error:
-        return _refused(error)
-    last = min(hour + EVENT_HOURS, run.hours)
-    return _shown(run, duel, hour, f"{kind.capitalize()} in hours {hour + 1} to {last}.")
-
-
-def _pressed_run(run: Run | None, kind: Any, hour: Any) -> tuple[Run, Duel]:
-    if run is None:
-        raise InferenceGymError(
-            "This run is not known any more: the server was restarted since.", "Press Run to start anew."
-        )
-    run = run.pressed(kind, hour)
-    duel = run.play()
-    if hour >= duel.hour:  # both markets died before
-        raise too_late(kind)
-    return run, duel
-
-
-def _refused(error: InferenceGymError) -> tuple[Any, ...]:
-    """The message; everything else stays as it is."""
-    return gr.update(), message(error), gr.update(), gr.update(), gr.update()
-
-
-def _pressed(event: gr.EventData) -> tuple[Any, Any]:
-    data: Any = event
-    return data.id, data.step
-
-
-def _shown(run: Run, duel: Duel, start: int = 0, status: str = "") -> tuple[Any, ...]:
-    left, right = run.policies
-    name = f"market_{run.setup.scenario}_seed{run.seed}_{left}_{right}.csv".replace(" ", "_")
-    return (
-        scene_of(run, duel, start).to_json(),
-        f"<p class='ig-lab-status' role='status'>{status}</p>" if status else NO_MESSAGE,
-        run,
-        averages(run, duel) + parameters(run.setup, run.parameters()),
-        file_of(name, duel.csv(), "text/csv"),
-    )
-
-
-class Wanted(NamedTuple):
-    """What a visitor typed, and what they trained before."""
-
-    scenario: Any
-    gpus: Any
-    rate: Any
-    hours: Any
-    seed: Any
-    trained: PriceParameters | None
-    generations: Any
-    population: Any
-    begin: Any
-
-
-async def train(*values: Any) -> AsyncGenerator[tuple[Any, ...]]:
-    """Train a policy on the chosen market, show how it comes along, then play it against the evolved one.
-
-    Args:
-        *values: see :class:`Wanted`.
-    """
-    wanted = Wanted(*values)
-    try:
-        order = _order(wanted)
-        yield NO_MESSAGE, gr.update(), *_busy(), *_nothing()
-        async with aclosing(retrain(order)) as steps:
-            async for step in steps:
-                if isinstance(step, Trained):
-                    yield await asyncio.to_thread(_finished, wanted, order, step)
-                else:
-                    yield bar(step), gr.update(), gr.update(), gr.update(), *_nothing()
-    except InferenceGymError as error:
-        yield message(error), gr.update(), *_idle(), *_nothing()
-
-
-def _finished(wanted: Wanted, order: Order, trained: Trained) -> tuple[Any, ...]:
-    found = PriceParameters(*trained.parameters)
-    run = Run.checked(order.setup(), wanted.hours, wanted.seed, ("evolved", RETRAINED), found)
-    sides = (gr.update(choices=[*POLICIES, RETRAINED], value=name) for name in run.policies)
-    return NO_MESSAGE, report(order, trained), *_idle(), found, *sides, *_shown(run, run.play())
-
-
-def _order(wanted: Wanted) -> Order:
-    setup = checked_setup(wanted.scenario, wanted.gpus, wanted.rate)
-    # Refused now rather than after the training.
-    run = Run.checked(setup, wanted.hours, wanted.seed, ("evolved", "untrained"), None)
-    if wanted.begin not in STARTS:
-        raise UnknownNameError("start", wanted.begin, STARTS)
-    generations = checked_number("Generations", wanted.generations, 1, GENERATIONS_MAX, whole=True)
-    population = checked_number(
-        "Population (candidates)", wanted.population, POPULATION_MIN, POPULATION_MAX, whole=True
-    )
-    order = Order(
-        scenario=setup.scenario,
-        gpus=setup.gpus,
-        arrival_rate=setup.arrival_rate / SCALE,
-        hours=run.hours,
-        generations=int(generations),
-        population=int(population),
-        seeds=LIMITS.seeds,
-        compiled=COMPILED,
-        start=STARTS[wanted.begin],
-        before=None if wanted.trained is None else wanted.trained.values(),
-    )
-    check_size(order.generations, order.population, order.hours)
-    return order
-
-
-def _nothing() -> tuple[Any, ...]:
-    """The outputs of a training that shows no result (yet)."""
-    return tuple(gr.update() for _ in range(RESULTS))
-
-
-def _busy() -> tuple[Any, Any]:
-    return gr.update(interactive=False), gr.update(interactive=True)
-
-
-def _idle() -> tuple[Any, Any]:
-    return gr.update(interactive=True), gr.update(interactive=False)
-
-
-async def _cancelled() -> tuple[Any, ...]:
-    # What the training said last may still be on its way to the browser.
-    await asyncio.sleep(BEAT_S)
-    return (
-        "<p class='ig-lab-status' role='status'>The training was cancelled; nothing was changed.</p>",
-        *_idle(),
-    )
 
 
 def _scenario_numbers(scenario: str) -> tuple[Any, Any, Any]:

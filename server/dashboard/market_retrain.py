@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from inferencegym.errors import InferenceGymError, InvalidValueError
-from server.dashboard.market_retrain_worker import Order, Standing, Trained
+from server.dashboard.market_retrain_order import Order, Standing, Trained
 
 __all__ = [
     "BEAT_S",

@@ -1,8 +1,8 @@
 """The process in which a visitor's policy is trained: reads an order, writes JSON lines.
 
-``python -m server.dashboard.market_retrain_worker`` reads an :class:`Order` as JSON from standard input. It
-writes ``{"generation": n, "best": x}`` after each generation and at last a :class:`Trained`. When nobody
-reads any more, the next line ends the process.
+``python -m server.dashboard.market_retrain_worker`` reads an order (see
+:mod:`server.dashboard.market_retrain_order`) as JSON from standard input. It writes ``{"generation": n, "best":
+x}`` after each generation and at last a ``Trained``. When nobody reads any more, the next line ends the process.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -21,69 +21,13 @@ from agents.market_files import load_parameters
 from agents.market_plain_arena import GAINS, RULE, PlainArena
 from agents.market_policies import PARAMETER_NAMES, PriceParameters
 from agents.market_train import HELD_OUT_SEEDS, TrainingSettings, evolve, make_arena
-from simulator.market_config import MarketSetup, load_market
+from server.dashboard.market_retrain_order import Order, Standing, Trained
 from simulator.market_kernel import DEAD, SCALE
 
-__all__ = ["Order", "Standing", "Trained", "train"]
+__all__ = ["train"]
 
 NICENESS = 5
 """The server's other work goes first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What is to be trained on what.
-
-    Args:
-        scenario, gpus, arrival_rate, hours: the market and the length of its episodes.
-        generations, population, seeds: of the search.
-        compiled: on the compiled engine (needs numba) or the plain one.
-        start: the first candidate, ``evolved`` (the scenario's committed policy) or ``untrained``.
-        before: parameters (whole numbers) that the visitor trained earlier, to be measured against.
-    """
-
-    scenario: str
-    gpus: int
-    arrival_rate: float
-    hours: int
-    generations: int
-    population: int
-    seeds: int
-    compiled: bool
-    start: str
-    before: tuple[int, ...] | None = None
-
-    def setup(self) -> MarketSetup:
-        """The market."""
-        return load_market().setup(self.scenario, self.gpus, self.arrival_rate)
-
-    def settings(self) -> TrainingSettings:
-        """Of the search."""
-        return TrainingSettings(self.generations, self.population, self.seeds, hours=self.hours)
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """A policy on held-out seeds: mean sum of rewards, and the trained policy's minus it, paired by seed.
-
-    Both with half the width of their 95 % interval.
-    """
-
-    policy: str
-    reward: tuple[float, float]
-    behind: tuple[float, float]
-    death_rate: float
-
-
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """The best parameters (whole numbers), their fitness on the training seeds, and how they stand against
-    other policies."""
-
-    parameters: tuple[int, ...]
-    fitness: float
-    held_out_seeds: int
-    standings: list[Standing]
 
 
 def train(order: Order, on_generation: Callable[[int, int], None]) -> Trained:
@@ -94,9 +38,10 @@ def train(order: Order, on_generation: Callable[[int, int], None]) -> Trained:
     """
     setup = order.setup()
     arena = make_arena(setup, order.hours, 1) if order.compiled else PlainArena(setup, order.hours)
+    settings = TrainingSettings(order.generations, order.population, order.seeds, hours=order.hours)
     evolved = load_parameters(order.scenario)
     start = evolved if order.start == "evolved" else None
-    found, fitness = evolve(setup, order.settings(), on_generation=on_generation, arena=arena, start=start)
+    found, fitness = evolve(setup, settings, on_generation=on_generation, arena=arena, start=start)
     others = {"evolved": evolved}
     if order.before is not None:
         others["retrained before"] = PriceParameters(*order.before)

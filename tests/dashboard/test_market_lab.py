@@ -17,13 +17,13 @@ from agents.market_play import named_policy
 from agents.market_policies import PriceParameters
 from agents.market_train import TrainingSettings, evolve
 from inferencegym.errors import InferenceGymError, InvalidValueError, UnknownNameError
-from server.dashboard import market_lab, market_retrain
+from server.dashboard import market_lab_play, market_retrain
+from server.dashboard.market_lab_report import bar, verdict
 from server.dashboard.market_lab_run import RETRAINED, Press, Run, checked_setup
 from server.dashboard.market_lab_scene import scene_of
 from server.dashboard.market_lab_tables import averages, parameters, signed
-from server.dashboard.market_lab_training import bar, verdict
 from server.dashboard.market_retrain import Limits, Progress, Queue, check_size, retrain
-from server.dashboard.market_retrain_worker import Order, Standing, Trained
+from server.dashboard.market_retrain_order import Order, Standing, Trained
 
 SETUP = checked_setup("surge", 64.0, 11.0)
 HOURS = 80
@@ -193,7 +193,7 @@ def test_a_run_in_which_both_markets_die_ends_there():
     scene = scene_of(run, duel)
     assert scene.length == scene.steps == duel.hour < 200
     assert all(span.first < duel.hour for span in scene.spans)
-    assert "The run is over" in market_lab.act(run, Pressed("surge", duel.hour))[1]  # type: ignore[arg-type]
+    assert "The run is over" in market_lab_play.act(run, Pressed("surge", duel.hour))[1]  # type: ignore[arg-type]
 
 
 def test_parameters_are_named_with_bounds_and_units():
@@ -215,7 +215,7 @@ def play(*changes: Any, trained: PriceParameters | None = None) -> tuple[Any, ..
     values = ["surge", 64, 11.0, HOURS, 3, "rule", "evolved"]
     for index, value in changes:
         values[index] = value
-    return market_lab.play(*values, trained)
+    return market_lab_play.play(*values, trained)
 
 
 class Pressed:
@@ -230,7 +230,7 @@ def test_a_run_and_a_press():
     assert (scene["steps"], said) == (HOURS, "")
     assert file["text"] == run.play().csv()
     assert "Averages" in tables
-    scene, said, run, _, file = market_lab.act(run, Pressed("surge", 12))  # type: ignore[arg-type]
+    scene, said, run, _, file = market_lab_play.act(run, Pressed("surge", 12))  # type: ignore[arg-type]
     assert (scene["start"], run.presses) == (12, (Press("surge", 12),))
     assert "Surge in hours 13 to 24" in said
     assert file["text"] == run.play().csv()
@@ -240,7 +240,7 @@ def test_what_is_refused_changes_nothing_and_says_why():
     for outputs, says in (
         (play((1, 1000)), "GPUs: 1000 is not allowed; allowed: a whole number from 8 to 256"),
         (play((6, RETRAINED)), "no retrained policy of yours"),
-        (market_lab.act(None, Pressed("surge", 3)), "server was restarted"),  # type: ignore[arg-type]
+        (market_lab_play.act(None, Pressed("surge", 3)), "server was restarted"),  # type: ignore[arg-type]
     ):
         assert says in outputs[1]
         assert "alert" in outputs[1]
