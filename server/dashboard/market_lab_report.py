@@ -69,7 +69,7 @@ def verdict(other: Standing) -> str:
         return f"In every one of these episodes it does as well as {other.policy}."
     if abs(gap) <= half:
         return f"Not told apart from {other.policy} by these seeds ({_interval(other.behind, sign=True)})."
-    return f"{'Better' if gap > 0 else 'Worse'} than {other.policy} by {abs(gap):.2f} ± {half:.2f}."
+    return f"{'Better' if gap > 0 else 'Worse'} than {other.policy} by {_interval((abs(gap), half))}."
 
 
 def _status(text: str) -> str:
@@ -78,7 +78,8 @@ def _status(text: str) -> str:
 
 def _interval(values: tuple[float, float], sign: bool = False) -> str:
     value, half = values
-    return f"{signed(value, 2) if sign else _number(value)} ± {half:.2f}"
+    # No line break beside the sign.
+    return f"{signed(value, 2) if sign else _number(value)}\u00a0±\u00a0{half:.2f}"
 
 
 def _number(value: float) -> str:

@@ -1,8 +1,8 @@
 """The process in which a visitor's policy is trained: reads an order, writes JSON lines.
 
 ``python -m server.dashboard.market_retrain_worker`` reads an order as JSON from standard input (see
-:mod:`server.dashboard.market_retrain_order`). It writes ``{"generation": n, "best": x}`` after each generation
-and at last a ``Trained``. When nobody reads any more, the next line ends the process.
+:mod:`server.dashboard.market_retrain_order`). It writes ``{"generation": n, "best": x}`` after each of its
+generations and at last a ``Trained``. When nobody reads any more, the next line ends the process.
 """
 
 from __future__ import annotations

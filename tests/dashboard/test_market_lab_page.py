@@ -226,4 +226,9 @@ def test_it_fits_a_telephone(visit: Callable[..., Page], dark: bool):
         one for one in Axe().run(page).response["violations"] if one["impact"] in ("serious", "critical")
     ]
     assert worst == []
+    for label, value in {"Length": 24, "Generations": 1, "Population": 4}.items():
+        fill(lab, label, value)
+    lab.get_by_role("button", name="Apply scenario and retrain").click()
+    expect(lab.get_by_text("Your retrained policy")).to_be_visible()
+    assert width_of(page) <= NARROW["width"]
     keep_picture(page, f"market_lab_narrow_{'dark' if dark else 'light'}")
