@@ -159,10 +159,12 @@ def test_behind_a_proxy_the_address_is_the_one_outside(
 
 def test_copying_works_without_any_permission(visitor: Page) -> None:
     go_to(visitor, "Connect")
+    code = visitor.locator(".ig-snippets:visible pre code").first
+    expect(code).to_contain_text("U=http")
     button = visitor.locator(".ig-snippets:visible .ig-copy").first
     button.click()
     expect(button).to_have_text("Copied")
-    text = visitor.locator(".ig-snippets:visible pre code").first.inner_text()
+    text = code.inner_text()
     visitor.evaluate("document.body.append(Object.assign(document.createElement('textarea'), {id: 'paste'}))")
     visitor.locator("#paste").focus()
     visitor.keyboard.press("Control+V")
@@ -171,6 +173,7 @@ def test_copying_works_without_any_permission(visitor: Page) -> None:
 
 def test_copying_that_is_forbidden_selects_the_text(visitor: Page) -> None:
     go_to(visitor, "Connect")
+    expect(visitor.locator(".ig-snippets:visible pre code").first).to_contain_text("U=http")
     visitor.evaluate(
         "document.execCommand = () => false;"
         "const refuse = () => Promise.reject(new Error());"
