@@ -464,6 +464,7 @@ def to_curve(
         seeds=seeds_text(tuple(range(DEFAULT_SEEDS[0], DEFAULT_SEEDS[0] + int(settings["held_out"])))),
         task=policy.task_id,
         settings=policy.settings,
+        policy=policy.fingerprint,
         points=tuple(points),
         lines=tuple(Line(agent=agent, name=name, score=reached[agent]) for agent, name in lines.items()),
     )

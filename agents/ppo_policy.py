@@ -11,6 +11,7 @@ import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -66,6 +67,12 @@ class Policy:
         """(N, D): the likeliest setting of each dial; ``sizes`` (D,) are their numbers of settings."""
         parts = np.split(self.logits(seen), np.cumsum(sizes)[:-1], axis=1)
         return np.stack([part.argmax(axis=1) for part in parts], axis=1)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of all weights and biases: two policies with the same one play alike."""
+        numbers = b"".join(array.tobytes() for layer in self.layers for array in layer)
+        return sha256(numbers).hexdigest()
 
     def save(self, path: Path) -> None:
         """Write the file that :meth:`load` reads."""

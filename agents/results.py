@@ -110,11 +110,13 @@ class Line(BaseModel):
 class Curve(_Result):
     """Mean held-out score of a policy while it is trained.
 
-    ``points``: (environment steps, score); ``settings``: of the training, as the policy's file has them.
+    ``points``: (environment steps, score); ``settings``: of the training, as the policy's file has them;
+    ``policy``: fingerprint of the weights at the end.
     """
 
     task: str
     settings: Mapping[str, str | int | float]
+    policy: str
     points: tuple[tuple[int, Mean], ...]
     lines: tuple[Line, ...]
 

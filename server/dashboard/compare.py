@@ -19,17 +19,13 @@ from inferencegym.registry import EnvSpec, get_spec
 from server.bound import BoundEnv
 from server.dashboard.connect import CONNECT_HEAD, copy_block
 from server.dashboard.message import message
+from server.dashboard.wording import name_and_unit
 
 __all__ = ["compare_tab", "results_of", "shown_tasks"]
 
 _HEAD = CONNECT_HEAD + "".join(
     f'<script src="../web-assets/{name}"></script>' for name in ("plotly.min.js", "charts.js", "compare.js")
 )
-
-_UNITS = {"usd": "USD", "h": "h", "g": "g", "wh": "Wh", "s": "s", "ms": "ms", "w": "W", "gb": "GB"}
-"""Last words of a figure's name that are its unit."""
-
-_WORDS = {"co2": "CO₂", "slo": "SLO", "ttft": "TTFT", "p50": "p50", "p95": "p95", "p99": "p99"}
 
 
 def compare_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> None:
@@ -152,11 +148,9 @@ def _row_html(cells: list[str], best: bool) -> str:
 
 
 def _title(name: str) -> str:
-    """``mean wait h`` as "mean wait (h)"."""
-    *words, last = name.split()
-    if words and last in _UNITS:
-        return f"{' '.join(_WORDS.get(word, word) for word in words)} ({_UNITS[last]})"
-    return " ".join(_WORDS.get(word, word) for word in name.split())
+    """``mean wait h`` as "Mean wait (h)"."""
+    label, unit = name_and_unit(name.replace(" ", "_"))
+    return f"{label} ({unit})" if unit else label
 
 
 def _scores_figure(scores: Scores, rows: list[AgentSummary]) -> dict[str, Any]:

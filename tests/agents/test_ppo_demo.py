@@ -72,7 +72,8 @@ def test_the_points_of_the_curve_are_those_of_the_log(run: Path) -> None:
     with (run / "progress.csv").open() as file:
         rows = [(int(r["time/steps"]), float(r["held_out/score"])) for r in csv.DictReader(file)]
     assert [(at, mean.value) for at, mean in curve.points] == pytest.approx(rows)
-    assert curve.settings == Policy.load(run / "policy.npz").settings
+    policy = Policy.load(run / "policy.npz")
+    assert (curve.settings, curve.policy) == (policy.settings, policy.fingerprint)
     assert curve.command == (
         "python -m agents.ppo_demo --env serving --task task1 --steps 2048 --envs 16 --evaluations 2 "
         "--held-out 3"

@@ -18,7 +18,6 @@ from inferencegym.registry import get_spec
 from tests.live import ROOT
 
 ENVIRONMENTS = ("serving", "autoscaling", "market", "routing")
-POLICIES = sorted((FOLDER.parent).glob("ppo_*.npz"))
 
 Table = dict[str, dict[str, str]]
 """Cells by agent and column."""
@@ -78,11 +77,12 @@ def test_the_frontier_is_the_committed_one() -> None:
     ]
 
 
-@pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.stem)
-def test_every_policy_has_the_curve_of_its_training(path: Path) -> None:
-    policy = Policy.load(path)
-    curve = curve_of(policy.env, policy.task_id)
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*_curve.json")), ids=lambda path: path.stem)
+def test_a_curve_is_that_of_the_policy_that_plays(path: Path) -> None:
+    curve = Curve.read(path)
     assert curve
+    policy = Policy.load(FOLDER.parent / f"ppo_{path.stem.removesuffix('_curve')}.npz")
+    assert curve.policy == policy.fingerprint
     assert curve.settings == policy.settings
     steps = [at for at, _ in curve.points]
     assert steps == sorted(steps)

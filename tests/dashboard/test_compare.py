@@ -42,7 +42,7 @@ def test_the_table_holds_the_committed_numbers(spec: EnvSpec, task: str) -> None
     rows = rows_of(comparison, task)
     shown = results_of(spec.id, task)
     header, *body = cells(shown["html"])
-    assert header[:3] == ["agent", "score", "− baseline"]
+    assert header[:3] == ["Agent", "Score", "− baseline"]
     assert body == [row_of(comparison, rows, row) for row in rows]
     assert {len(row) for row in body} == {len(header)}
     assert scores.command in unescape(shown["html"])
@@ -66,7 +66,7 @@ def test_every_chart_has_data_words_and_its_command(spec: EnvSpec, task: str) ->
 
 
 def test_units_stand_in_the_header() -> None:
-    assert "mean wait (h)" in cells(results_of("market", "surge")["html"])[0]
+    assert "Mean wait (h)" in cells(results_of("market", "surge")["html"])[0]
     assert "CO₂ (g)" in cells(results_of("routing", "stream_2")["html"])[0]
     assert "SLO violations" in cells(results_of("autoscaling", "balanced")["html"])[0]
 

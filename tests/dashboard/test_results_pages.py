@@ -98,9 +98,9 @@ def test_each_mount_shows_its_own_results_on_a_narrow_dark_page(visit: Callable[
 def test_charts_have_axis_titles_and_words(visitor: Page) -> None:
     go_to(visitor, "Compare")
     drawn(visitor, "curve")
-    assert visitor.locator('[data-figure="curve"] .xtitle').inner_text() == "environment steps"
-    assert visitor.locator('[data-figure="curve"] .ytitle').inner_text() == "score (0 to 1)"
-    assert visitor.locator('[data-figure="scores"] .xtitle').inner_text() == "score (0 to 1)"
+    assert visitor.locator('[data-figure="curve"] .xtitle').text_content() == "environment steps"
+    assert visitor.locator('[data-figure="curve"] .ytitle').text_content() == "score (0 to 1)"
+    assert visitor.locator('[data-figure="scores"] .xtitle').text_content() == "score (0 to 1)"
     words = visitor.get_by_role("img", name="Scores from 0 to 1").get_attribute("aria-label")
     assert words
     assert "ppo 0.743 ± 0.004" in words
@@ -113,8 +113,8 @@ def test_charts_have_axis_titles_and_words(visitor: Page) -> None:
 def test_snippets_hold_the_address_of_the_browser(visit: Callable[..., Page], site: str, mount: str) -> None:
     page = visit(f"{mount}/web/")
     go_to(page, "Connect")
-    code = page.locator(".ig-snippets:visible code")
-    expect(code.filter(has_text="curl")).to_contain_text(f"U={site}{mount}\n")
+    code = page.locator(".ig-snippets:visible pre code")
+    expect(code.filter(has_text="curl -s")).to_contain_text(f"U={site}{mount}\n")
     assert "{server}" not in page.locator(".ig-snippets >> nth=0").inner_html()
     choose(page, "Environment", get_spec("routing").title)
     expect(code.filter(has_text="curl -s")).to_contain_text(f"U={site}/routing\n")
@@ -136,8 +136,8 @@ def test_behind_a_proxy_the_address_is_the_one_outside(
 
     def pass_on(route: Route) -> None:
         url = urlsplit(route.request.url)
-        if url.path.endswith("/queue/data"):
-            route.abort()  # an endless answer; nothing here needs it
+        if "/heartbeat/" in url.path or url.path.endswith("/queue/data"):
+            route.abort()  # endless answers; nothing here needs them
             return
         forwarded = {"x-forwarded-proto": "https", "x-forwarded-host": url.netloc}
         path = url.path.removeprefix(prefix) + (f"?{url.query}" if url.query else "")
@@ -149,19 +149,22 @@ def test_behind_a_proxy_the_address_is_the_one_outside(
     context.route(f"{outside}/**", pass_on)
     page.goto(f"{outside}{prefix}/market/web/")
     go_to(page, "Connect")
-    code = page.locator(".ig-snippets:visible code")
+    code = page.locator(".ig-snippets:visible pre code")
     expect(code.filter(has_text="curl -s")).to_contain_text(f"U={outside}{prefix}/market\n")
     assert f'InferenceGymEnv("{outside}{prefix}", env="market")' in " ".join(code.all_inner_texts())
     expect(page.locator(".ig-health-words")).to_have_text("The server answers.")
+    context.unroute_all(behavior="ignoreErrors")
     context.close()
 
 
 def test_copying_works_without_any_permission(visitor: Page) -> None:
     go_to(visitor, "Connect")
+    code = visitor.locator(".ig-snippets:visible pre code").first
+    expect(code).to_contain_text("U=http")
     button = visitor.locator(".ig-snippets:visible .ig-copy").first
     button.click()
     expect(button).to_have_text("Copied")
-    text = visitor.locator(".ig-snippets:visible code").first.inner_text()
+    text = code.inner_text()
     visitor.evaluate("document.body.append(Object.assign(document.createElement('textarea'), {id: 'paste'}))")
     visitor.locator("#paste").focus()
     visitor.keyboard.press("Control+V")
@@ -170,9 +173,11 @@ def test_copying_works_without_any_permission(visitor: Page) -> None:
 
 def test_copying_that_is_forbidden_selects_the_text(visitor: Page) -> None:
     go_to(visitor, "Connect")
+    expect(visitor.locator(".ig-snippets:visible pre code").first).to_contain_text("U=http")
     visitor.evaluate(
         "document.execCommand = () => false;"
-        "Object.defineProperty(navigator, 'clipboard', {value: {writeText: () => Promise.reject(new Error())}})"
+        "const refuse = () => Promise.reject(new Error());"
+        "Object.defineProperty(navigator, 'clipboard', {value: {writeText: refuse}});"
     )
     button = visitor.locator(".ig-snippets:visible .ig-copy").first
     button.click()
@@ -218,7 +223,7 @@ def test_health_is_asked_only_while_it_is_in_sight(visitor: Page) -> None:
 def test_connect_on_a_narrow_dark_page(visit: Callable[..., Page]) -> None:
     page = visit("/web/?__theme=dark", NARROW, True)
     go_to(page, "Connect")
-    expect(page.locator(".ig-snippets:visible code").first).to_contain_text("curl -s")
+    expect(page.locator(".ig-snippets:visible pre code").first).to_contain_text("curl -s")
     assert width_of(page) <= NARROW["width"]
     keep_picture(page, "connect_narrow_dark")
     assert serious(page, ".ig-snippets:not([hidden])") == []

@@ -57,7 +57,7 @@ inferenceGym.connect = inferenceGym.connect || (() => {
     const done = await copy(code.textContent);
     if (!done) getSelection().selectAllChildren(code);
     button.textContent = done ? "Copied" : "Selected: press Ctrl+C";
-    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+    setTimeout(() => { button.textContent = "Copy"; }, 3000);
   });
 
   // --- health ---------------------------------------------------------------------------------------------
