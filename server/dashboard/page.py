@@ -52,16 +52,16 @@ def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings) -
         with gr.Blocks(title=title, analytics_enabled=False) as page:
             gr.HTML(_header(bounds), head=_HEAD)
             with gr.Tabs():
-                with gr.Tab("Watch"):
+                with _tab("Watch"):
                     play, inputs, outputs = watch_tab(bound, bounds)
-                with gr.Tab("Play"):
+                with _tab("Play"):
                     play_tab(bound, bounds)
-                with gr.Tab("Compare"):
+                with _tab("Compare"):
                     compare_tab(bound, bounds)
                 for name, where in _extra_tabs(bounds):
-                    with gr.Tab(name):
+                    with _tab(name):
                         load(where)(bound, bounds)
-                with gr.Tab("Connect"):
+                with _tab("Connect"):
                     connect_tab(bound, bounds)
                 with gr.Tab("Playground"):
                     build_gradio_app(manager, fields, playground.get_metadata(), is_chat, title)
@@ -92,6 +92,11 @@ def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings) -
 def _extra_tabs(bounds: Sequence[BoundEnv]) -> Iterator[tuple[str, str]]:
     for each in bounds:
         yield from view_of(each.spec).extra_tabs
+
+
+def _tab(name: str) -> Any:
+    """A tab of ours, which dashboard.css knows from OpenEnv's."""
+    return gr.Tab(name, elem_classes="ig-tab")
 
 
 def _header(bounds: Sequence[BoundEnv]) -> str:

@@ -35,7 +35,7 @@ def watch_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> tuple[Any, list[An
         The function that plays, its inputs and its outputs, for who wants a run to be there at once.
     """
     spec = bound.spec
-    with gr.Row(elem_classes="ig-form", equal_height=True):
+    with gr.Row():
         environment = gr.Dropdown(
             [(each.spec.title, each.spec.id) for each in bounds],
             value=spec.id,
@@ -67,7 +67,7 @@ def watch_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> tuple[Any, list[An
         )
         start = gr.Button("Watch", variant="primary", scale=0, min_width=120, elem_classes="ig-go")
     about = gr.Markdown(_about(spec.id, _first_shown(spec)), elem_classes="ig-about", padding=True)
-    said = gr.HTML(NO_MESSAGE)
+    said = gr.HTML(NO_MESSAGE, elem_classes="ig-said")
     shown = player()
 
     environment.input(_choices, environment, [task, first, second, about])

@@ -31,8 +31,8 @@ VIEW = View(
         ),
         Panel("Revenue", "USD/h", (Signal("revenue", "info.metrics.revenue"),), better="more"),
         Panel(
-            "Silence on the way to death",
-            "%",
+            "Death risk",
+            "% of the silence that ends it",
             (Signal("risk", "info.metrics.death_risk", scale=100.0),),
             limits=_dies,
             better="less",
