@@ -7,8 +7,9 @@ what is unfinished at the end of a second goes on in the next.
 
 What is modelled: priority classes served FIFO, head-of-line blocking on batch slots and KV room,
 optimistic admission with a watermark and preemption of the latest sequence when the pool is full (it pays
-a re-prefill of its whole context), chunked prefill that shares the GPU with decode (each with a forward
-pass of its own, or in mixed batches: :mod:`simulator.engine_timing`), prefill on a second GPU with a KV transfer, speculative decoding in expectation, weight reload after a change of tier, OOM.
+a re-prefill of its whole context), chunked prefill that shares the GPU with decode (a forward
+pass each, or in mixed batches: :mod:`simulator.engine_timing`), prefill on a second GPU with a KV transfer,
+speculative decoding in expectation, weight reload after a change of tier, OOM.
 
 :func:`serve_second` is written in the subset of Python that a compiler for NumPy code accepts (flat
 sequences, numbers, no objects), and uses only ``+ - * /`` and comparisons, so that a compiled copy of the
