@@ -6,7 +6,7 @@ For every task, on seeds that no reported table uses:
 2. a seeded search over two-mode policies (:class:`grader.policies.TwoMode`), started from the best constants;
 3. floor, optimum and highest tokens/s, and the score of the fixed baseline, by playing what was found.
 
-All of it under every engine timing: ``tasks`` are under the task's own, ``engine_timings`` under the others.
+``tasks`` are under the task's own engine timing, ``engine_timings`` under the others, from constants alone.
 
 ``--check`` does it all again and compares with the committed ``env/calibration.json``; ``--pack NAME`` is
 about another trace pack than the default one. :func:`anchors` does only step 3, from the policies that the
@@ -183,11 +183,9 @@ def task_anchors(task_id: str, floor: float, optimum: float, pack: str | None) -
     return Anchors(floor, optimum, scale, get_task(task_id).workload.cost_budget or COST_BUDGET)
 
 
-def calibrate_task(
-    task_id: str, pack: str | None, timing: EngineTiming | None, pool: ProcessPoolExecutor
-) -> dict[str, Any]:
+def calibrate_task(pool: ProcessPoolExecutor, task_id: str, pack: str | None = None) -> dict[str, Any]:
     """Best policies of one task, those that mark floor and optimum, and the anchors that follow."""
-    rank = _Ranker(task_id, pack, timing, pool)
+    rank = _Ranker(task_id, pack, pool=pool)
     settings = grid_settings(task_id, pack)
     sweep = rank([Constant(s) for s in settings], SWEEP_SEEDS)
     finer = [Constant(s) for row in sweep[:3] for s in neighbours(task_id, row[2]["action"], pack)]
@@ -204,7 +202,7 @@ def calibrate_task(
         "floor_by": min(sweep, key=_tokens)[2] if _floor_rule(task_id) == "minimum" else {"kind": "random"},
         "optimum_by": max([*constants, *adaptive], key=_tokens)[2],
     }
-    return {**found, **anchors(task_id, found, pack, timing)}
+    return {**found, **anchors(task_id, found, pack)}
 
 
 def quick_anchors(
@@ -213,8 +211,8 @@ def quick_anchors(
     timing: EngineTiming | None = None,
     pool: ProcessPoolExecutor | None = None,
 ) -> dict[str, Any]:
-    """Anchors from a sweep over constant settings alone, in seconds: of packs that nobody calibrated, and of
-    the tasks on recorded traffic, whose scores need none.
+    """Anchors from a sweep over constant settings alone, in seconds: of packs that nobody calibrated, of
+    engine timings that are not the task's own, and of the tasks on recorded traffic, whose scores need none.
 
     Every third setting of the grid on two seeds, then the best of them finer.
     """
@@ -310,10 +308,13 @@ def calibrate(
     with ProcessPoolExecutor(workers) as pool:
         for task_id in task_ids or ALL_TASKS:
             print(f"calibrating {task_id} ...", file=sys.stderr, flush=True)
-            measured = calibrate_task if task_id in TASKS else quick_anchors
             for timing in ENGINE_TIMINGS:
-                own = timing == get_task(task_id).engine_timing
-                (tasks if own else timings[timing])[task_id] = measured(task_id, pack, timing, pool)
+                if timing != get_task(task_id).engine_timing:
+                    timings[timing][task_id] = quick_anchors(task_id, pack, timing, pool)
+                elif task_id in TASKS:
+                    tasks[task_id] = calibrate_task(pool, task_id, pack)
+                else:
+                    tasks[task_id] = quick_anchors(task_id, pack, timing, pool)
     metadata = shared_simulator(pack).table.metadata
     return {
         "made_by": "python -m grader.calibrate",

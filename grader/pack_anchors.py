@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from env.serving_tasks import calibrated
+from env.serving_tasks import calibrated, get_task
 from grader.calibrate import quick_anchors, task_anchors
 from grader.scoring import Anchors
 from inferencegym.models import EngineTiming
@@ -25,8 +25,8 @@ __all__ = ["anchors_of", "measured_of"]
 _lock = threading.Lock()
 
 
-def anchors_of(pack: str, task_id: str, timing: EngineTiming) -> Anchors:
-    """What scores 0 and 1 with a trace pack and an engine timing.
+def anchors_of(pack: str, task_id: str, timing: EngineTiming | None = None) -> Anchors:
+    """What scores 0 and 1 with a trace pack and an engine timing (None: the task's own).
 
     Raises UnknownNameError for a pack that is not there.
     """
@@ -34,8 +34,9 @@ def anchors_of(pack: str, task_id: str, timing: EngineTiming) -> Anchors:
     return task_anchors(task_id, measured["floor_tokens_per_s"], measured["optimum_tokens_per_s"], pack)
 
 
-def measured_of(pack: str, task_id: str, timing: EngineTiming) -> dict[str, Any]:
+def measured_of(pack: str, task_id: str, timing: EngineTiming | None = None) -> dict[str, Any]:
     """Floor, optimum and highest tokens/s and the baseline's score."""
+    timing = timing or get_task(task_id).engine_timing
     committed = calibrated(pack, task_id, timing)
     if committed is not None:
         return committed
