@@ -7,7 +7,7 @@ baseline is taken seed by seed first, so that what a seed does to both of them c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
@@ -84,7 +84,8 @@ class AgentSummary:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A finished comparison. ``left_out``: agents that could not play, with the reason."""
+    """A finished comparison. ``left_out``: agents that could not play, with the reason; ``config``: what the
+    episodes changed of their tasks."""
 
     env: str
     env_version: str
@@ -93,6 +94,7 @@ class Comparison:
     summaries: tuple[AgentSummary, ...]
     episodes: tuple[EpisodeResult, ...]
     left_out: dict[str, str]
+    config: dict[str, Any] | None = None
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -110,11 +112,12 @@ class Plan:
     seeds: tuple[int, ...]
     baseline: str | None
     left_out: dict[str, str]
+    config: Mapping[str, Any] | None = None
 
     @property
     def jobs(self) -> list[Job]:
         """All episodes, task by task."""
-        return [Job(t, a, s) for t in self.tasks for a in self.agents for s in self.seeds]
+        return [Job(t, a, s, self.config) for t in self.tasks for a in self.agents for s in self.seeds]
 
 
 def make_plan(
@@ -123,6 +126,7 @@ def make_plan(
     tasks: Sequence[str] | None = None,
     seeds: Sequence[int] = DEFAULT_SEEDS,
     baseline: str = "baseline",
+    config: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Check all names before anything is played; arguments as for :func:`compare`."""
     spec = get_spec(env)
@@ -133,6 +137,8 @@ def make_plan(
     chosen_tasks = tuple(dict.fromkeys(tasks or listed_tasks(spec.part("tasks"))))
     for task in chosen_tasks:
         find_task(spec, task)
+        if config is not None:
+            spec.part("make_env")(task, config=config)
     if baseline not in known and baseline != "baseline":
         raise UnknownNameError("agent", baseline, known)
     reference = baseline if baseline in known else None
@@ -147,7 +153,7 @@ def make_plan(
         chosen = [name for name in chosen if name not in left_out]
     if reference is not None and reference not in chosen:
         chosen.insert(0, reference)
-    return Plan(spec, tuple(chosen), chosen_tasks, tuple(dict.fromkeys(seeds)), reference, left_out)
+    return Plan(spec, tuple(chosen), chosen_tasks, tuple(dict.fromkeys(seeds)), reference, left_out, config)
 
 
 def _unable(spec: EnvSpec, agents: Iterable[str], task: str) -> dict[str, str]:
@@ -168,6 +174,7 @@ def compare(
     seeds: Sequence[int] = DEFAULT_SEEDS,
     *,
     baseline: str = "baseline",
+    config: Mapping[str, Any] | None = None,
     workers: int = 1,
     on_episode: Callable[[], None] = lambda: None,
 ) -> Comparison:
@@ -179,6 +186,7 @@ def compare(
         tasks: ids; None takes all.
         seeds: of episodes and of agents' own draws.
         baseline: agent that differences are taken to.
+        config: what the episodes change of their tasks, as at reset; trained agents stay as they are.
         workers: processes; see :func:`agents.episodes.play_all`.
         on_episode: called after each episode.
 
@@ -186,7 +194,7 @@ def compare(
         UnknownNameError: no such environment, agent or task; lists near matches.
         InferenceGymError: a named agent cannot play.
     """
-    return run_plan(make_plan(env, agents, tasks, seeds, baseline), workers, on_episode)
+    return run_plan(make_plan(env, agents, tasks, seeds, baseline, config), workers, on_episode)
 
 
 def run_plan(plan: Plan, workers: int = 1, on_episode: Callable[[], None] = lambda: None) -> Comparison:
@@ -200,6 +208,7 @@ def run_plan(plan: Plan, workers: int = 1, on_episode: Callable[[], None] = lamb
         summaries=summarise(episodes, plan.baseline),
         episodes=tuple(episodes),
         left_out=plan.left_out,
+        config=None if plan.config is None else dict(plan.config),
     )
 
 

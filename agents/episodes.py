@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -31,6 +31,8 @@ class Job:
     task: str
     agent: str
     seed: int
+    config: Mapping[str, Any] | None = None
+    """What the episode changes of its task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def play_episode(spec: EnvSpec, job: Job, agent: Agent | None = None) -> Episode
         InferenceGymError: the agent lacks something, for example a key or trained parameters.
     """
     agent = agent or get_agent(spec.id, job.agent, job.task, job.seed)
-    episode: Episode = spec.part("make_env")(job.task, job.seed)
+    episode: Episode = spec.part("make_env")(job.task, job.seed, job.config)
     grader: Grader = spec.part("grader")
     observation = episode.reset()
     agent.reset()
@@ -71,7 +73,8 @@ def play_episode(spec: EnvSpec, job: Job, agent: Agent | None = None) -> Episode
         observation, reward, _, info = episode.step(action)
         total += reward
         applied = info.get("action") or action.model_dump(mode="json")
-        log.append({"action": applied, "reward": reward, "metrics": info["metrics"]})
+        entry = {"action": applied, "reward": reward, "metrics": info["metrics"]}
+        log.append(entry | {"settings": info["settings"]} if "settings" in info else entry)
     grade = grader.grade_log(job.task, log)
     report = report_of(agent)
     return EpisodeResult(

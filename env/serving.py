@@ -15,10 +15,11 @@ from pydantic import ValidationError
 from env.checks import check_alike, checked_progress, checked_seed, checked_snapshot, invalid_value
 from env.protocols import TaskInfo
 from env.reward import RewardFunction
-from env.serving_tasks import TASKS, RewardWeights, get_task, has_calibration, load_calibration
+from env.serving_tasks import ALL_TASKS, TASKS, RewardWeights, calibrated, get_task, load_calibration
 from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InvalidValueError
 from inferencegym.models import (
     LATENCY_MS_MAX,
+    EngineTiming,
     PriorityDistribution,
     RewardConfig,
     ServeAction,
@@ -70,7 +71,8 @@ class InferenceEnv:
     **Episode end.** Truncated after 200 steps; never terminated. A further step raises.
 
     **Arguments.** ``simulator`` (trace pack), ``task_id``, ``seed`` (int, 0 to 2**63 - 1), ``config``
-    (a :class:`~inferencegym.models.RewardConfig` or mapping that overrides reward weights), ``workload``
+    (a :class:`~inferencegym.models.RewardConfig` or mapping that overrides reward weights or the engine
+    timing), ``workload``
     (other traffic and service levels for the task's knobs and reward: a generator with its own configuration,
     or a :class:`~simulator.trace_replay.ReplayWorkload`) and ``engine`` (a faster one with the same numbers:
     :class:`~simulator.compiled_engine.CompiledEngine`). Grades of other traffic compare only with
@@ -99,18 +101,22 @@ class InferenceEnv:
         """Memory of this GPU over that of the GPU that the tasks' limits are written for."""
         self.task: TaskInfo = task.info
         self.episode_id = ""
-        self.weights = _weights(task.weights, config)
+        settings = RewardConfig() if config is None else _config(config)
+        self.weights = _weights(task.weights, settings)
+        self.engine_timing: EngineTiming = settings.engine_timing or task.engine_timing
+        """How prefill and decode share the GPU, see :mod:`simulator.engine_timing`."""
         self.generator = workload or make_generator(task.workload, steps)
         self._workload = self.generator.config
         self.masked_actions = task.masked_actions
         self._keep = {name: name not in self.masked_actions for name in ServeAction.model_fields}
-        self.engine_model = EngineModel(simulator.table, self._workload)
+        self.engine_model = EngineModel(simulator.table, self._workload, self.engine_timing)
         self.reward_function = RewardFunction(
             self.weights,
             self._max_tokens_per_s(),
             self._workload.primary_slo_ms,
             self.memory_limit_gb,
         )
+        self._told = told_settings(self.trace_pack, self.engine_timing)
         self._seed = checked_seed(seed)
         self._make_engine = engine
         self._engine: Engine | None = None
@@ -174,7 +180,7 @@ class InferenceEnv:
             "metrics": _metrics(result),
             "workload": self._workload_state(result),
             "masked_actions": list(self.masked_actions),
-            "settings": {"trace_pack": self.trace_pack},
+            "settings": dict(self._told),
             "reward_terms": terms._asdict(),
             "requests": {
                 "arrived": result.arrived,
@@ -252,6 +258,7 @@ class InferenceEnv:
         return {
             "task_id": self.task.id,
             "trace_pack": self.trace_pack,
+            "engine_timing": self.engine_timing,
             "weights": self.weights,
             "workload": self._workload,
             "engine_kind": getattr(self._make_engine, "__name__", ""),
@@ -260,8 +267,9 @@ class InferenceEnv:
     def _max_tokens_per_s(self) -> float:
         """Where T of the reward reaches 1: as calibrated, or, of a pack without a calibration, the highest
         throughput in its table that fits the GPU, at the pack's reference output length."""
-        if has_calibration(self.trace_pack, self.task.id):
-            return load_calibration(self.trace_pack)["tasks"][self.task.id]["max_tokens_per_s"]
+        found = calibrated(self.trace_pack, self.task.id, self.engine_timing)
+        if found is not None:
+            return found["max_tokens_per_s"]
         return float(self.simulator.table.values[..., VALUE_COLUMNS.index("tps")].max())
 
     def _knobs(self, action: ServeAction) -> Knobs:
@@ -326,6 +334,12 @@ class InferenceEnv:
         }
 
 
+def told_settings(trace_pack: str, timing: EngineTiming) -> dict[str, str]:
+    """What ``info["settings"]`` says of an episode. Additive engines, the usual ones, go unnamed."""
+    named = {"trace_pack": trace_pack}
+    return named if timing == "additive" else {**named, "engine_timing": timing}
+
+
 def _metrics(result: SecondResult) -> dict[str, Any]:
     """Fields of MetricsSnapshot."""
     return {
@@ -360,11 +374,9 @@ def _config(config: RewardConfig | Mapping[str, Any]) -> RewardConfig:
         raise invalid_value("config", error) from None
 
 
-def _weights(default: RewardWeights, config: RewardConfig | Mapping[str, Any] | None) -> RewardWeights:
+def _weights(default: RewardWeights, config: RewardConfig) -> RewardWeights:
     """Task weights with the overrides of ``config``."""
-    if config is None:
-        return default
-    given = _config(config).model_dump(exclude_none=True, include=set(default.__slots__))
+    given = config.model_dump(exclude_none=True, include=set(default.__slots__))
     weights = replace(default, **given)
     if weights.beta + weights.gamma + weights.delta > 1.0 + 1e-9:
         raise InvalidValueError(
@@ -416,6 +428,7 @@ def describe() -> dict[str, Any]:
     return {
         "reward_weights": {task_id: asdict(task.weights) for task_id, task in tasks.items()},
         "workloads": {task_id: task.workload.model_dump(mode="json") for task_id, task in tasks.items()},
+        "engine_timings": {task_id: get_task(task_id).engine_timing for task_id in ALL_TASKS},
         "trace_pack": asdict(shared_simulator().table.metadata),
         "trace_packs": {name: asdict(shared_simulator(name).table.metadata) for name in known_packs()},
         "calibration": load_calibration(),

@@ -7,14 +7,14 @@ Traffic and service levels are in ``simulator/data/workload_configs.json``; meas
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from env.protocols import TaskInfo
 from inferencegym.errors import InvalidValueError, UnknownNameError
-from inferencegym.models import DEFAULT_EPISODE_LENGTH, ServeAction
+from inferencegym.models import DEFAULT_EPISODE_LENGTH, EngineTiming, ServeAction
 from simulator.packs import DEFAULT_PACK, SHIPPED, pack_name, pack_path
 from simulator.workload_config import WorkloadConfig, get_workload
 
@@ -24,9 +24,9 @@ __all__ = [
     "TASKS",
     "RewardWeights",
     "ServingTask",
+    "calibrated",
     "calibration_path",
     "get_task",
-    "has_calibration",
     "load_calibration",
 ]
 
@@ -45,10 +45,12 @@ class RewardWeights:
 
 @dataclass(frozen=True, slots=True)
 class ServingTask:
-    """A task: its public description, its reward weights, its workload."""
+    """A task: its public description, reward weights, workload and engine timing."""
 
     info: TaskInfo
     weights: RewardWeights
+    engine_timing: EngineTiming = "additive"
+    """How its engines are timed where nothing else is asked for."""
 
     @property
     def workload(self) -> WorkloadConfig:
@@ -76,9 +78,11 @@ def _task(
 def _recorded_task(
     task_id: str, name: str, difficulty: Literal["easy", "medium", "hard"], traffic: str
 ) -> ServingTask:
-    """A task beyond the three: traffic of a public trace, all knobs, rewarded as task3."""
+    """A task beyond the three: traffic of a public trace, all knobs, rewarded as task3, timed as engines are
+    deployed: in mixed batches."""
     description = f"{traffic} Scored on SLO compliance, cost and stability."
-    return _task(task_id, name, difficulty, description, _ALL_KNOBS, _HARD, listed=False)
+    task = _task(task_id, name, difficulty, description, _ALL_KNOBS, _HARD, listed=False)
+    return replace(task, engine_timing="mixed_batch")
 
 
 _ALL_KNOBS = tuple(ServeAction.model_fields)
@@ -166,12 +170,14 @@ def calibration_path(pack: str) -> Path:
     )
 
 
-@cache
-def has_calibration(pack: str, task_id: str) -> bool:
-    """Whether the anchors of a task with a trace pack come with the project."""
+def calibrated(pack: str, task_id: str, timing: EngineTiming) -> dict[str, Any] | None:
+    """Anchors of a task with a trace pack and an engine timing; None where none come with the project."""
     if pack not in SHIPPED or not calibration_path(pack).is_file():
-        return False
-    return task_id in load_calibration(pack)["tasks"]
+        return None
+    document = load_calibration(pack)
+    own = timing == get_task(task_id).engine_timing
+    tasks: dict[str, Any] = document["tasks"] if own else document["engine_timings"][timing]
+    return tasks.get(task_id)
 
 
 def load_calibration(pack: str | None = None) -> dict[str, Any]:

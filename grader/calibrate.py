@@ -6,6 +6,8 @@ For every task, on seeds that no reported table uses:
 2. a seeded search over two-mode policies (:class:`grader.policies.TwoMode`), started from the best constants;
 3. floor, optimum and highest tokens/s, and the score of the fixed baseline, by playing what was found.
 
+``tasks`` are under the task's own engine timing, ``engine_timings`` under the others, from constants alone.
+
 ``--check`` does it all again and compares with the committed ``env/calibration.json``; ``--pack NAME`` is
 about another trace pack than the default one. :func:`anchors` does only step 3, from the policies that the
 file names: seconds instead of minutes.
@@ -29,7 +31,8 @@ from grader.policies import Constant, TwoMode, policy_from_dict
 from grader.scoring import COST_BUDGET, WEIGHTS, Anchors, StepFigures, score_steps
 from grader.search import SEARCH_SEED, TwoModeSearch, grid_settings, neighbours
 from inferencegym.errors import InvalidValueError
-from inferencegym.models import QuantTier, ServeAction
+from inferencegym.models import EngineTiming, QuantTier, ServeAction
+from simulator.engine_timing import ENGINE_TIMINGS
 from simulator.packs import DEFAULT_PACK, SHIPPED
 from simulator.trace_sim import shared_simulator
 
@@ -76,9 +79,12 @@ class Outcome:
         return float(np.mean([step.tokens_per_s for step in self.steps]))
 
 
-def play(task_id: str, policy: Any, seed: int, pack: str | None = None) -> Outcome:
-    """Play one episode in-process, with a trace pack by name (None: the default one)."""
-    env = make_env(task_id, seed, {"trace_pack": pack})
+def play(
+    task_id: str, policy: Any, seed: int, pack: str | None = None, timing: EngineTiming | None = None
+) -> Outcome:
+    """Play one episode in-process, with a trace pack and an engine timing (None: the default pack, the task's
+    own timing)."""
+    env = make_env(task_id, seed, {"trace_pack": pack, "engine_timing": timing})
     observation = env.reset()
     policy.reset()
     steps: list[StepFigures] = []
@@ -123,8 +129,8 @@ class UniformRandom:
         )
 
 
-_Job = tuple[str, dict[str, Any], tuple[int, ...], str | None]
-"""Task, description of a policy, seeds, trace pack."""
+_Job = tuple[str, dict[str, Any], tuple[int, ...], str | None, EngineTiming | None]
+"""Task, description of a policy, seeds, trace pack, engine timing."""
 
 _Ranked = list[tuple[float, float, dict[str, Any]]]
 """(score, tokens/s, description) of policies, best first."""
@@ -132,8 +138,8 @@ _Ranked = list[tuple[float, float, dict[str, Any]]]
 
 def _evaluate(job: _Job) -> tuple[float, float]:
     """Mean score (with provisional anchors) and mean tokens/s of a described policy over seeds."""
-    task_id, description, seeds, pack = job
-    outcomes = [play(task_id, policy_from_dict(description), seed, pack) for seed in seeds]
+    task_id, description, seeds, pack, timing = job
+    outcomes = _play_all(task_id, description, seeds, pack, timing)
     provisional = task_anchors(task_id, *_PROVISIONAL.get(task_id, _WIDE), pack)
     scores = [
         score_steps(task_id, o.steps, ALL_TASKS[task_id].episode_length, provisional)[0] for o in outcomes
@@ -148,16 +154,24 @@ on them."""
 
 
 class _Ranker:
-    """Evaluates policies on one task and pack, several at a time where there is a pool."""
+    """Evaluates policies on one task, pack and timing, several at a time where there is a pool."""
 
-    def __init__(self, task_id: str, pack: str | None, pool: ProcessPoolExecutor | None = None) -> None:
+    def __init__(
+        self,
+        task_id: str,
+        pack: str | None,
+        timing: EngineTiming | None = None,
+        pool: ProcessPoolExecutor | None = None,
+    ) -> None:
         self.task_id, self.pack = task_id, pack
+        self._timing: EngineTiming | None = timing
         self._pool = pool
 
     def __call__(self, policies: Sequence[Constant | TwoMode], seeds: tuple[int, ...]) -> _Ranked:
         """The policies with their results, best first; ties by description."""
         described = [policy.to_dict() for policy in policies]
-        jobs: list[_Job] = [(self.task_id, description, seeds, self.pack) for description in described]
+        timing = self._timing
+        jobs: list[_Job] = [(self.task_id, one, seeds, self.pack, timing) for one in described]
         results = self._pool.map(_evaluate, jobs, chunksize=4) if self._pool else map(_evaluate, jobs)
         rows = [(score, tokens, d) for (score, tokens), d in zip(results, described, strict=True)]
         return sorted(rows, key=_ranking)
@@ -171,7 +185,7 @@ def task_anchors(task_id: str, floor: float, optimum: float, pack: str | None) -
 
 def calibrate_task(pool: ProcessPoolExecutor, task_id: str, pack: str | None = None) -> dict[str, Any]:
     """Best policies of one task, those that mark floor and optimum, and the anchors that follow."""
-    rank = _Ranker(task_id, pack, pool)
+    rank = _Ranker(task_id, pack, pool=pool)
     settings = grid_settings(task_id, pack)
     sweep = rank([Constant(s) for s in settings], SWEEP_SEEDS)
     finer = [Constant(s) for row in sweep[:3] for s in neighbours(task_id, row[2]["action"], pack)]
@@ -191,13 +205,18 @@ def calibrate_task(pool: ProcessPoolExecutor, task_id: str, pack: str | None = N
     return {**found, **anchors(task_id, found, pack)}
 
 
-def quick_anchors(task_id: str, pack: str | None) -> dict[str, Any]:
-    """Anchors from a sweep over constant settings alone, in seconds: of packs that nobody calibrated, and of
-    the tasks on recorded traffic, whose scores need none.
+def quick_anchors(
+    task_id: str,
+    pack: str | None,
+    timing: EngineTiming | None = None,
+    pool: ProcessPoolExecutor | None = None,
+) -> dict[str, Any]:
+    """Anchors from a sweep over constant settings alone, in seconds: of packs that nobody calibrated, of
+    engine timings that are not the task's own, and of the tasks on recorded traffic, whose scores need none.
 
     Every third setting of the grid on two seeds, then the best of them finer.
     """
-    rank, seeds = _Ranker(task_id, pack), SWEEP_SEEDS[:2]
+    rank, seeds = _Ranker(task_id, pack, timing, pool), SWEEP_SEEDS[:2]
     settings = grid_settings(task_id, pack)[::3]
     if not settings:
         raise InvalidValueError(
@@ -209,7 +228,7 @@ def quick_anchors(task_id: str, pack: str | None) -> dict[str, Any]:
     floor = min(sweep, key=_tokens)[2] if _floor_rule(task_id) == "minimum" else {"kind": "random"}
     optimum = max([*constants, *sweep], key=_tokens)[2]
     found = {"best_static": best, "best_adaptive": best, "floor_by": floor, "optimum_by": optimum}
-    return {**found, **anchors(task_id, found, pack)}
+    return {**found, **anchors(task_id, found, pack, timing)}
 
 
 def _evolve(rank: _Ranker, best: Sequence[ServeAction]) -> tuple[_Ranked, int]:
@@ -236,18 +255,23 @@ def _tokens(row: tuple[float, float, dict[str, Any]]) -> tuple[float, str]:
     return row[1], json.dumps(row[2], sort_keys=True)
 
 
-def anchors(task_id: str, found: Mapping[str, Any], pack: str | None = None) -> dict[str, float]:
+def anchors(
+    task_id: str, found: Mapping[str, Any], pack: str | None = None, timing: EngineTiming | None = None
+) -> dict[str, float]:
     """Floor, optimum and highest tokens/s and the baseline's score, by playing the policies of ``found``.
 
     ``found`` is a task of ``env/calibration.json``; of it only the policies are read. The highest tokens/s
     of a single second under the best policies is where T of the reward reaches 1.
     """
     floor_seeds = SWEEP_SEEDS if _floor_rule(task_id) == "minimum" else CALIBRATION_SEEDS
-    floor = _mean_tokens(_play_all(task_id, found["floor_by"], floor_seeds, pack))
-    optimum = _mean_tokens(_play_all(task_id, found["optimum_by"], CALIBRATION_SEEDS, pack))
-    best = [*_play_all(task_id, found["best_static"], CALIBRATION_SEEDS, pack)]
-    best += _play_all(task_id, found["best_adaptive"], CALIBRATION_SEEDS, pack)
-    baseline = play(task_id, Constant(), BASELINE_SEED, pack)
+
+    def outcomes(name: str, seeds: Sequence[int]) -> list[Outcome]:
+        return _play_all(task_id, found[name], seeds, pack, timing)
+
+    floor = _mean_tokens(outcomes("floor_by", floor_seeds))
+    optimum = _mean_tokens(outcomes("optimum_by", CALIBRATION_SEEDS))
+    best = [*outcomes("best_static", CALIBRATION_SEEDS), *outcomes("best_adaptive", CALIBRATION_SEEDS)]
+    baseline = play(task_id, Constant(), BASELINE_SEED, pack, timing)
     length = ALL_TASKS[task_id].episode_length
     return {
         "floor_tokens_per_s": floor,
@@ -260,11 +284,15 @@ def anchors(task_id: str, found: Mapping[str, Any], pack: str | None = None) -> 
 
 
 def _play_all(
-    task_id: str, description: dict[str, Any], seeds: Sequence[int], pack: str | None
+    task_id: str,
+    description: dict[str, Any],
+    seeds: Sequence[int],
+    pack: str | None,
+    timing: EngineTiming | None,
 ) -> list[Outcome]:
     if description["kind"] == "random":
-        return [play(task_id, UniformRandom(seed), seed, pack) for seed in seeds]
-    return [play(task_id, policy_from_dict(description), seed, pack) for seed in seeds]
+        return [play(task_id, UniformRandom(seed), seed, pack, timing) for seed in seeds]
+    return [play(task_id, policy_from_dict(description), seed, pack, timing) for seed in seeds]
 
 
 def _mean_tokens(outcomes: Sequence[Outcome]) -> float:
@@ -276,11 +304,17 @@ def calibrate(
 ) -> dict[str, Any]:
     """Anchors of all tasks with a trace pack, and their provenance. Deterministic; minutes on two cores."""
     tasks: dict[str, Any] = {}
+    timings: dict[str, dict[str, Any]] = {timing: {} for timing in ENGINE_TIMINGS}
     with ProcessPoolExecutor(workers) as pool:
         for task_id in task_ids or ALL_TASKS:
             print(f"calibrating {task_id} ...", file=sys.stderr, flush=True)
-            usual = task_id in TASKS
-            tasks[task_id] = calibrate_task(pool, task_id, pack) if usual else quick_anchors(task_id, pack)
+            for timing in ENGINE_TIMINGS:
+                if timing != get_task(task_id).engine_timing:
+                    timings[timing][task_id] = quick_anchors(task_id, pack, timing, pool)
+                elif task_id in TASKS:
+                    tasks[task_id] = calibrate_task(pool, task_id, pack)
+                else:
+                    tasks[task_id] = quick_anchors(task_id, pack, timing, pool)
     metadata = shared_simulator(pack).table.metadata
     return {
         "made_by": "python -m grader.calibrate",
@@ -289,6 +323,7 @@ def calibrate(
         "trace_pack": {"gpu": metadata.gpu, "model": metadata.model, "source": metadata.source},
         "score_weights": WEIGHTS,
         "tasks": tasks,
+        "engine_timings": timings,
     }
 
 
@@ -304,6 +339,12 @@ def differences(stored: Any, computed: Any, path: str = "") -> list[str]:
     return [] if stored == computed else [f"{path[1:]}: committed {stored!r}, computed {computed!r}"]
 
 
+def _merged(kept: Mapping[str, Any], fresh: Mapping[str, Any]) -> dict[str, Any]:
+    """Tasks in their usual order, fresh ones in the place of kept ones."""
+    everything = {**kept, **fresh}
+    return {name: everything[name] for name in ALL_TASKS if name in everything}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the anchors, or with ``--check`` compare them; exit status 1 when they differ."""
     parser = argparse.ArgumentParser(prog="python -m grader.calibrate", description=__doc__)
@@ -315,8 +356,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     path = calibration_path(options.pack)
     computed = json.loads(json.dumps(calibrate(options.workers, options.pack, options.tasks)))
     if options.tasks:
-        everything = {**json.loads(path.read_text())["tasks"], **computed["tasks"]}
-        computed["tasks"] = {name: everything[name] for name in ALL_TASKS if name in everything}
+        kept = json.loads(path.read_text())
+        computed["tasks"] = _merged(kept["tasks"], computed["tasks"])
+        for timing, tasks in computed["engine_timings"].items():
+            computed["engine_timings"][timing] = _merged(kept["engine_timings"][timing], tasks)
     if options.check:
         found = differences(json.loads(path.read_text()), computed)
         print("\n".join(found) or f"{path.name}: every anchor follows from the code.")

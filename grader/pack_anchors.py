@@ -14,9 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from env.serving_tasks import has_calibration, load_calibration
+from env.serving_tasks import calibrated, get_task
 from grader.calibrate import quick_anchors, task_anchors
 from grader.scoring import Anchors
+from inferencegym.models import EngineTiming
 from simulator.packs import pack_path
 
 __all__ = ["anchors_of", "measured_of"]
@@ -24,30 +25,36 @@ __all__ = ["anchors_of", "measured_of"]
 _lock = threading.Lock()
 
 
-def anchors_of(pack: str, task_id: str) -> Anchors:
-    """What scores 0 and 1 with a trace pack. Raises UnknownNameError for a pack that is not there."""
-    measured = measured_of(pack, task_id)
+def anchors_of(pack: str, task_id: str, timing: EngineTiming | None = None) -> Anchors:
+    """What scores 0 and 1 with a trace pack and an engine timing (None: the task's own).
+
+    Raises UnknownNameError for a pack that is not there.
+    """
+    measured = measured_of(pack, task_id, timing)
     return task_anchors(task_id, measured["floor_tokens_per_s"], measured["optimum_tokens_per_s"], pack)
 
 
-def measured_of(pack: str, task_id: str) -> dict[str, Any]:
+def measured_of(pack: str, task_id: str, timing: EngineTiming | None = None) -> dict[str, Any]:
     """Floor, optimum and highest tokens/s and the baseline's score."""
-    if has_calibration(pack, task_id):
-        return load_calibration(pack)["tasks"][task_id]
+    timing = timing or get_task(task_id).engine_timing
+    committed = calibrated(pack, task_id, timing)
+    if committed is not None:
+        return committed
     with _lock:  # two gradings must not measure the same pack at once
-        return _measured(pack, pack_path(pack), task_id)
+        return _measured(pack, pack_path(pack), task_id, timing)
 
 
 @cache
-def _measured(pack: str, path: Path, task_id: str) -> dict[str, Any]:
+def _measured(pack: str, path: Path, task_id: str, timing: EngineTiming) -> dict[str, Any]:
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     kept = path.with_suffix(".anchors.json")
     document = _read(kept)
     tasks: dict[str, Any] = document.get("tasks", {}) if document.get("sha256") == digest else {}
-    if task_id not in tasks:
-        tasks[task_id] = quick_anchors(task_id, pack)
+    key = task_id if timing == "additive" else f"{task_id} {timing}"
+    if key not in tasks:
+        tasks[key] = quick_anchors(task_id, pack, timing)
         _write(kept, {"sha256": digest, "made_by": "a quick sweep, see grader/calibrate.py", "tasks": tasks})
-    return tasks[task_id]
+    return tasks[key]
 
 
 def _read(path: Path) -> dict[str, Any]:

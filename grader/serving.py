@@ -19,7 +19,9 @@ from grader.feedback import feedback_sentence
 from grader.log_entries import check_length, log_part, log_settings
 from grader.pack_anchors import anchors_of, measured_of
 from grader.scoring import StepFigures, score_steps
-from inferencegym.models import BATCH_SIZE_MAX, LATENCY_MS_MAX, MEMORY_GB_MAX, Real, Whole
+from inferencegym.errors import InvalidValueError
+from inferencegym.models import BATCH_SIZE_MAX, LATENCY_MS_MAX, MEMORY_GB_MAX, EngineTiming, Real, Whole
+from simulator.engine_timing import ENGINE_TIMINGS
 from simulator.packs import pack_name, pack_path
 
 __all__ = ["GRADER", "ServingGrader"]
@@ -63,7 +65,7 @@ class ServingGrader:
         task = get_task(task_id)
         check_length("episode_log", log, task.info.episode_length)
         steps = [_figures(index, entry) for index, entry in enumerate(log)]
-        return _grade(task, steps, verified, _pack_of(log[0]))
+        return _grade(task, steps, verified, *_settings_of(log[0], task))
 
     def grade_replay(
         self,
@@ -85,7 +87,7 @@ class ServingGrader:
         for action in parsed:
             info = env.step(action)[3]
             steps.append(_figures(len(steps), {"action": info["action"], "metrics": info["metrics"]}))
-        return _grade(task, steps, verified=True, pack=env.trace_pack)
+        return _grade(task, steps, True, env.trace_pack, env.engine_timing)
 
 
 GRADER = ServingGrader()
@@ -113,15 +115,27 @@ def _figures(index: int, entry: Any) -> StepFigures:
     )
 
 
-def _pack_of(entry: Mapping[str, Any]) -> str:
-    """The trace pack that a log's first entry names; the default one if it does not."""
+def _settings_of(entry: Mapping[str, Any], task: ServingTask) -> tuple[str, EngineTiming]:
+    """Trace pack and engine timing of a log, as its first entry tells them.
+
+    Without settings they are the defaults of server and task. Settings without a timing are additive: that is
+    what they leave out.
+    """
     settings = log_settings(entry)
-    return str(settings["trace_pack"]) if "trace_pack" in settings else pack_name(pack_path())
+    pack = str(settings["trace_pack"]) if "trace_pack" in settings else pack_name(pack_path())
+    if not settings:
+        return pack, task.engine_timing
+    timing = settings.get("engine_timing", "additive")
+    if timing not in ENGINE_TIMINGS:
+        raise InvalidValueError("episode_log[0].settings.engine_timing", timing, " or ".join(ENGINE_TIMINGS))
+    return pack, timing
 
 
-def _grade(task: ServingTask, steps: Sequence[StepFigures], verified: bool, pack: str) -> GradeResult:
+def _grade(
+    task: ServingTask, steps: Sequence[StepFigures], verified: bool, pack: str, timing: EngineTiming
+) -> GradeResult:
     task_id, length = task.info.id, task.info.episode_length
-    score, breakdown = score_steps(task_id, steps, length, anchors_of(pack, task_id))
-    baseline = measured_of(pack, task_id)["baseline_score"]
+    score, breakdown = score_steps(task_id, steps, length, anchors_of(pack, task_id, timing))
+    baseline = measured_of(pack, task_id, timing)["baseline_score"]
     feedback = feedback_sentence(task_id, score, breakdown, baseline)
     return GradeResult(score, breakdown, feedback, verified, len(steps))

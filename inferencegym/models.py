@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 __all__ = [
     "DEFAULT_EPISODE_LENGTH",
+    "EngineTiming",
     "EpisodeState",
     "MetricsSnapshot",
     "Phase",
@@ -40,6 +41,10 @@ TRAFFIC_TEXT_MAX = 900_000
 """Longest recording in a request, characters: below the server's largest body."""
 LATENCY_MS_MAX = 1_000_000.0
 """Upper bound of every latency, ms: longer than an episode, so that it can be declared finite."""
+
+
+EngineTiming = Literal["additive", "mixed_batch"]
+"""How prefill and decode share a GPU in time: a forward pass each, or one for both."""
 
 
 class QuantTier(IntEnum):
@@ -249,6 +254,10 @@ class RewardConfig(BaseModel):
         default=None, max_length=100, description="GPU and model to serve with, by the name of a trace pack."
     )
     traffic: TrafficConfig | None = Field(default=None, description="Recorded requests to play.")
+    engine_timing: EngineTiming | None = Field(
+        default=None,
+        description="Prompts and decode steps: a forward pass each (additive), or in one (mixed_batch).",
+    )
 
 
 class EpisodeState(BaseModel):

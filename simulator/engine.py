@@ -7,8 +7,9 @@ what is unfinished at the end of a second goes on in the next.
 
 What is modelled: priority classes served FIFO, head-of-line blocking on batch slots and KV room,
 optimistic admission with a watermark and preemption of the latest sequence when the pool is full (it pays
-a re-prefill of its whole context), chunked prefill that shares the GPU with decode, prefill on a second
-GPU with a KV transfer, speculative decoding in expectation, weight reload after a change of tier, OOM.
+a re-prefill of its whole context), chunked prefill that shares the GPU with decode (a forward
+pass each, or in mixed batches: :mod:`simulator.engine_timing`), prefill on a second GPU with a KV transfer,
+speculative decoding in expectation, weight reload after a change of tier, OOM.
 
 :func:`serve_second` is written in the subset of Python that a compiler for NumPy code accepts (flat
 sequences, numbers, no objects), and uses only ``+ - * /`` and comparisons, so that a compiled copy of the
@@ -18,6 +19,8 @@ same source gives the same bits.
 from __future__ import annotations
 
 from typing import Any
+
+from simulator.mixed_batch import mixed_prefill
 
 __all__ = [
     "COUNTERS",
@@ -46,8 +49,8 @@ _NEVER_JOINED = -1
 _LEFT = -2
 
 # Float state of an engine.
-CLOCK, KV_TOKENS, PRE_END_S, PRE_RATE, PRE_CONTEXT, PRE_RESIDUAL_S, STALL_S = range(7)
-FLOAT_STATE = 7
+CLOCK, KV_TOKENS, PRE_END_S, PRE_RATE, PRE_CONTEXT, PRE_RESIDUAL_S, STALL_S, PASS_TOKENS = range(8)
+FLOAT_STATE = 8
 
 # Integer state: running sequences, request being prefilled (-1: none), its first-token flag, admission
 # counter, ring head and length of preempted requests, then per class queue head, tail and first request
@@ -95,6 +98,9 @@ def serve_second(
     step_high: Any,
     step_weight: float,
     prefill_row: Any,
+    pass_row: Any,
+    mixed_batch: bool,
+    rows_per_sequence: int,
     chunk_tokens: float,
     disaggregated: bool,
     transfer_s_per_token: float,
@@ -123,7 +129,8 @@ def serve_second(
 ) -> None:
     """Advance one engine from ``t0`` to ``t0 + 1`` s with the arrivals ``first..last-1``.
 
-    Times are seconds of the episode, rates tokens per second, ``prefill_row`` and ``step_*`` seconds.
+    Times are seconds of the episode, rates tokens per second, ``prefill_row``, ``pass_row`` and ``step_*``
+    seconds (see :class:`simulator.engine_timing.EngineRows`).
     Fills ``out`` (see ``OUT_*``) and the first ``out[OUT_FIRST_TOKENS]`` entries of ``ttft_s``.
     """
     t1 = t0 + 1.0
@@ -133,6 +140,7 @@ def serve_second(
     pre_rate = fs[PRE_RATE]
     pre_context = fs[PRE_CONTEXT]
     pre_residual = fs[PRE_RESIDUAL_S]
+    pass_tokens = fs[PASS_TOKENS]
     stall_s += fs[STALL_S]  # what is left of a weight reload that took longer than its second
     running = ints[RUNNING]
     pre = ints[PREFILLING]
@@ -238,15 +246,46 @@ def serve_second(
                     work = prefill_row[tokens_in]
                     pre = candidate
                     ints[PRE_FRESH] = fresh
-                    pre_context = size
                     kv += size
                     pre_residual = 0.0
+                    if mixed_batch:
+                        # The next in line fills up its pass, where there is room for both.
+                        follower = 0.0
+                        if waiting > 0 and running + 1 < batch_cap:
+                            if ring_len > 0:
+                                follower = context[ring[ring_head]]
+                            elif head0 < ints[TAIL]:
+                                follower = context[queues[0][head0]]
+                            elif head1 < ints[TAIL + 1]:
+                                follower = context[queues[1][head1]]
+                            else:
+                                follower = context[queues[2][head2]]
+                            if kv + follower > usable_tokens:
+                                follower = 0.0
+                        in_flight_s = 0.0
+                        if arrival[candidate] < now and pre_end == now and pre_context < chunk_tokens:
+                            in_flight_s = (1.0 - pre_context / chunk_tokens) * step
+                        if pre_end < now:
+                            pass_tokens = 0.0
+                        work, pre_residual, pass_tokens = mixed_prefill(
+                            size,
+                            work,
+                            follower,
+                            pass_tokens,
+                            0 if disaggregated else running * rows_per_sequence,
+                            in_flight_s,
+                            step,
+                            chunk_tokens,
+                            prefill_row,
+                            pass_row,
+                        )
+                    pre_context = size
                     if disaggregated or running == 0:
                         pre_rate = 0.0
                         pre_end = now + work
                     else:
                         if arrival[candidate] >= now:
-                            pre_residual = iteration_share[candidate] * step
+                            pre_residual += iteration_share[candidate] * step
                         share = size / chunk_tokens
                         wall = work + share * step
                         pre_rate = share * tokens_per_step / wall
@@ -371,6 +410,7 @@ def serve_second(
     fs[PRE_RATE] = pre_rate
     fs[PRE_CONTEXT] = pre_context
     fs[PRE_RESIDUAL_S] = pre_residual
+    fs[PASS_TOKENS] = pass_tokens
     fs[STALL_S] = stall_s
     ints[RUNNING] = running
     ints[PREFILLING] = pre

@@ -1,4 +1,5 @@
-"""How far the fast simulator is from the reference: both under the same traffic, at shares of capacity.
+"""How far the fast simulator is from the reference under each engine timing: the same traffic, at shares of
+capacity.
 
 :data:`SETTINGS` are constant settings over traffic like that of the tasks. ``make fidelity``
 (:mod:`simulator.fidelity_report`) runs them at every load and prints the errors.
@@ -11,6 +12,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from inferencegym.models import EngineTiming
+from simulator.engine_timing import ENGINE_TIMINGS
 from simulator.iteration_time import IterationTimes
 from simulator.reference import ReferenceEngine
 from simulator.serving_engine import EngineModel, Knobs, ServingEngine
@@ -91,6 +94,7 @@ METRICS = tuple(field.name for field in fields(Figures))
 class Point:
     """Both simulators at one load."""
 
+    timing: EngineTiming
     setting: str
     load: float
     rate_rps: float
@@ -141,11 +145,17 @@ SETTINGS = (
 
 
 def measure(
-    make: EngineMaker, table: TraceTable, workload: WorkloadConfig, knobs: Knobs, seconds: int, seed: int = 0
+    make: EngineMaker,
+    table: TraceTable,
+    workload: WorkloadConfig,
+    knobs: Knobs,
+    seconds: int,
+    seed: int = 0,
+    timing: EngineTiming = "additive",
 ) -> Figures:
     """Run an engine for a minute and ``seconds`` of its own drawn traffic and average the latter."""
     traffic = WorkloadGenerator(workload, _WARM_UP_S + seconds - 1).episode(np.random.default_rng(seed))
-    engine = make(EngineModel(table, workload), traffic)
+    engine = make(EngineModel(table, workload, timing), traffic)
     ttft_s: list[float] = []
     tokens = token_ms = occupancy = 0.0
     evictions = 0
@@ -179,21 +189,26 @@ def capacity_rps(table: TraceTable, setting: Setting, seconds: int = 240) -> flo
     return guess
 
 
-def compare(table: TraceTable, setting: Setting, load: float, capacity: float, seed: int = 0) -> Point:
-    """Both simulators under the same requests."""
+def compare(
+    table: TraceTable, setting: Setting, load: float, capacity: float, seed: int = 0
+) -> dict[EngineTiming, Point]:
+    """The fast simulator under each timing, and the reference, under the same requests."""
     rate = load * capacity
-    workload = setting.at(rate)
-    fast, reference = (
-        measure(make, table, workload, setting.knobs, _seconds(rate), seed)
-        for make in (ServingEngine, ReferenceEngine)
-    )
-    return Point(setting.name, load, rate, fast, reference)
+    given = (table, setting.at(rate), setting.knobs, _seconds(rate), seed)
+    reference = measure(ReferenceEngine, *given)
+    return {
+        timing: Point(timing, setting.name, load, rate, measure(ServingEngine, *given, timing), reference)
+        for timing in ENGINE_TIMINGS
+    }
 
 
-def run_setting(table: TraceTable, setting: Setting, loads: Iterable[float] = LOADS) -> list[Point]:
-    """A setting at every load."""
+def run_setting(
+    table: TraceTable, setting: Setting, loads: Iterable[float] = LOADS
+) -> dict[EngineTiming, list[Point]]:
+    """A setting at every load, under each timing."""
     capacity = capacity_rps(table, setting)
-    return [compare(table, setting, load, capacity) for load in loads]
+    runs = [compare(table, setting, load, capacity) for load in loads]
+    return {timing: [run[timing] for run in runs] for timing in ENGINE_TIMINGS}
 
 
 def worst_below_saturation(points: Iterable[Point], name: str) -> float:
@@ -202,9 +217,9 @@ def worst_below_saturation(points: Iterable[Point], name: str) -> float:
 
 
 def explain(table: TraceTable, setting: Setting, point: Point) -> Figures:
-    """The reference at a point, with the fast simulator's own step and prefill times.
+    """The reference at a point, with the additive engine's step and prefill times.
 
-    What is left between the fast simulator and this is due to the scheduler, what is between this and the
+    What is left between the additive engine and this is due to the scheduler, what is between this and the
     reference to the times of an iteration.
     """
     times = IterationTimes(table, one_pass=False, staircase=False)

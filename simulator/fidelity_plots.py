@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from inferencegym.models import EngineTiming
 from simulator.data.compare_measured import Comparison
 from simulator.fidelity import NEAR_SATURATION, Point
 
 __all__ = ["plot_loads", "plot_measured"]
 
-_FAST, _REFERENCE = "#c8553d", "#23395b"
+_REFERENCE = "#23395b"
+_FAST: dict[EngineTiming, str] = {"additive": "#e0a458", "mixed_batch": "#c8553d"}
 
 
-def plot_loads(path: Path, settings: Sequence[Sequence[Point]]) -> None:
-    """TPOT and TTFT of both simulators over load: two panels a setting."""
+def plot_loads(path: Path, settings: Sequence[Mapping[EngineTiming, Sequence[Point]]]) -> None:
+    """TPOT and TTFT of the fast simulator under each timing and of the reference over load: two panels a
+    setting."""
     columns = 4
     rows = -(-len(settings) // columns) * 2
     figure = _figure(13.0, 1.9 * rows)
-    for index, points in enumerate(settings):
+    for index, results in enumerate(settings):
         top = index // columns * 2
         tpot = figure.add_subplot(rows, columns, top * columns + index % columns + 1)
         ttft = figure.add_subplot(rows, columns, (top + 1) * columns + index % columns + 1)
-        tpot.set_title(points[0].setting, fontsize=9)
-        _panel(tpot, points, "tpot_ms", "TPOT, ms")
+        tpot.set_title(next(iter(results.values()))[0].setting, fontsize=9)
+        _panel(tpot, results, "tpot_ms", "TPOT, ms")
         tpot.set_ylim(bottom=0.0)
         ttft.set_yscale("log")
-        _panel(ttft, points, "ttft_p50_ms", "TTFT, ms")
-        _panel(ttft, points, "ttft_p99_ms", "TTFT, ms", style=":")
+        _panel(ttft, results, "ttft_p50_ms", "TTFT, ms")
+        _panel(ttft, results, "ttft_p99_ms", "TTFT, ms", style=":")
         ttft.set_xlabel("share of capacity", fontsize=8)
         if index == 0:
             tpot.legend(fontsize=7, frameon=False)
@@ -38,10 +41,15 @@ def plot_loads(path: Path, settings: Sequence[Sequence[Point]]) -> None:
     figure.savefig(path, dpi=75)
 
 
-def _panel(axes: Any, points: Sequence[Point], name: str, label: str, style: str = "-") -> None:
+def _panel(
+    axes: Any, results: Mapping[EngineTiming, Sequence[Point]], name: str, label: str, style: str = "-"
+) -> None:
+    points = next(iter(results.values()))
     loads = [point.load for point in points]
     axes.plot(loads, [getattr(p.reference, name) for p in points], style, color=_REFERENCE, label="reference")
-    axes.plot(loads, [getattr(p.fast, name) for p in points], style, color=_FAST, label="fast", marker=".")
+    for timing, found in results.items():
+        values = [getattr(point.fast, name) for point in found]
+        axes.plot(loads, values, style, color=_FAST[timing], label=timing, marker=".", markersize=3, lw=1)
     axes.axvspan(NEAR_SATURATION, max(loads), color="0.93", lw=0, zorder=0)
     axes.set_ylabel(label, fontsize=8)
     axes.tick_params(labelsize=7)
@@ -60,7 +68,7 @@ def plot_measured(path: Path, runs: Sequence[Comparison]) -> None:
             s=26,
             alpha=0.8,
             zorder=3,
-            color=_FAST if marker == "o" else _REFERENCE,
+            color=_FAST["mixed_batch"] if marker == "o" else _REFERENCE,
             label=framework,
         )
     ends = [1.5, 200.0]

@@ -10,14 +10,16 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from inferencegym.errors import InvalidValueError
+from inferencegym.models import EngineTiming
 from simulator.data.compare_measured import compare as compare_measured
 from simulator.data.compare_measured import load_measured, summarize
 from simulator.data.held_out import load_held_out
 from simulator.data.pack_io import DEFAULT_PACK_PATH, read_pack
+from simulator.engine_timing import ENGINE_TIMINGS
 from simulator.fidelity import (
     BARS,
     LOADS,
@@ -73,7 +75,10 @@ _SPEED_AT = ((SETTINGS[0], 15.0), (SETTINGS[3], 6.8), (SETTINGS[7], 2.7))
 _SPEED_S = 240
 """Seconds of traffic, after a minute of warm-up, that speed is measured over."""
 
-Results = dict[Setting, list[Point]]
+Results = dict[Setting, dict[EngineTiming, list[Point]]]
+
+_READ_BY = {"fast": "additive", "reference": "mixed_batch, reference"}
+"""Who reads the pack as a row of the held-out points does."""
 
 
 def measured_rows() -> list[str]:
@@ -94,7 +99,10 @@ def held_out_rows() -> list[str]:
         key = (one.quantity, one.read_by)
         found.setdefault(key, []).append(f"{one.mean:.1%} / {one.p95:.1%} / {one.largest:.1%}")
         points[key] = one.points
-    return [f"| {key[0]} | {key[1]} | {points[key]} | {' | '.join(cells)} |" for key, cells in found.items()]
+    return [
+        f"| {key[0]} | {_READ_BY[key[1]]} | {points[key]} | {' | '.join(cells)} |"
+        for key, cells in found.items()
+    ]
 
 
 def error_row(setting: Setting, points: Sequence[Point]) -> str:
@@ -111,14 +119,18 @@ def error_row(setting: Setting, points: Sequence[Point]) -> str:
     return f"| {setting.name} | {' | '.join(cells)} |"
 
 
-def explanation_row(table: TraceTable, setting: Setting, points: Sequence[Point]) -> str:
-    """TTFT and TPOT at one load: fast, reference with the fast one's times, reference."""
-    point = next(point for point in points if point.load == _EXPLAINED_LOAD)
-    between = explain(table, setting, point)
+def explanation_row(
+    table: TraceTable, setting: Setting, results: Mapping[EngineTiming, Sequence[Point]]
+) -> str:
+    """TTFT and TPOT at one load: additive, reference with the additive times, mixed batches, reference."""
+    additive, mixed = (
+        next(point for point in results[timing] if point.load == _EXPLAINED_LOAD) for timing in ENGINE_TIMINGS
+    )
+    between = explain(table, setting, additive)
     cells = [
         f"{getattr(figures, name):.1f}"
         for name in ("ttft_p50_ms", "tpot_ms")
-        for figures in (point.fast, between, point.reference)
+        for figures in (additive.fast, between, mixed.fast, mixed.reference)
     ]
     return f"| {setting.name} | {' | '.join(cells)} |"
 
@@ -155,19 +167,27 @@ def _section(table: TraceTable, results: Results) -> str:
         "",
         _ERRORS_SHOWN,
         "",
-        _ERROR_HEADER,
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
-        *(error_row(setting, points) for setting, points in results.items()),
-        "",
+        *(line for timing in ENGINE_TIMINGS for line in _error_table(timing, results)),
         "![TPOT and TTFT of both simulators over load](docs/fidelity_loads.png)",
         "",
         _EXPLANATION_SHOWN,
         "",
-        "| setting | TTFT p50 fast | own times | reference | TPOT fast | own times | reference |",
-        "|---|--:|--:|--:|--:|--:|--:|",
-        *(explanation_row(table, setting, points) for setting, points in results.items()),
+        _EXPLANATION_HEADER,
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+        *(explanation_row(table, setting, found) for setting, found in results.items()),
     ]
     return "\n".join(lines)
+
+
+def _error_table(timing: EngineTiming, results: Results) -> list[str]:
+    return [
+        f"`{timing}`:",
+        "",
+        _ERROR_HEADER,
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+        *(error_row(setting, found[timing]) for setting, found in results.items()),
+        "",
+    ]
 
 
 _SHORT = {"ttft_p50_ms": "TTFT p50", "ttft_p99_ms": "TTFT p99", "tpot_ms": "TPOT", "tokens_per_s": "tokens/s"}
@@ -185,8 +205,14 @@ _ERROR_HEADER = (
 )
 
 _EXPLANATION_SHOWN = (
-    f"At {_EXPLAINED_LOAD:.0%} of capacity, ms. *Own times* is the reference with the fast simulator's "
+    f"At {_EXPLAINED_LOAD:.0%} of capacity, ms. *Additive times* is the reference with the additive engine's "
     "step and prefill times: left of it is what the scheduler makes out, right of it what the times do."
+)
+
+
+_EXPLANATION_HEADER = (
+    "| setting | TTFT p50 additive | additive times | mixed_batch | reference "
+    "| TPOT additive | additive times | mixed_batch | reference |"
 )
 
 
@@ -202,9 +228,11 @@ def _percent(error: float) -> str:
 
 def _full(results: Results) -> str:
     lines: list[str] = []
-    for setting, points in results.items():
+    for setting, timing, points in (
+        (setting, timing, points) for setting, found in results.items() for timing, points in found.items()
+    ):
         lines += [
-            f"\n{setting.name}",
+            f"\n{setting.name}, {timing}",
             "load  TTFT p50        TTFT p99         TPOT          tokens/s      occupancy",
         ]
         for point in points:
@@ -228,18 +256,18 @@ def _speed(table: TraceTable) -> str:
     def plain(model: EngineModel, traffic: EpisodeTraffic) -> ReferenceEngine:
         return ReferenceEngine(model, traffic, machine_code=False)
 
-    makers: dict[str, Callable[[EngineModel, EpisodeTraffic], ServingEngine]] = {
-        "fast": ServingEngine,
-        "reference": ReferenceEngine,
-        "reference without numba": plain,
+    makers: dict[str, tuple[Callable[[EngineModel, EpisodeTraffic], ServingEngine], EngineTiming]] = {
+        "additive": (ServingEngine, "additive"),
+        "mixed_batch": (ServingEngine, "mixed_batch"),
+        "reference": (ReferenceEngine, "additive"),
+        "reference without numba": (plain, "additive"),
     }
     lines: list[str] = []
     for setting, rate in _SPEED_AT:
-        for name, make in makers.items():
-            if make is ReferenceEngine:
-                measure(make, table, setting.at(rate), setting.knobs, 1)  # compiles
+        for name, (make, timing) in makers.items():
+            measure(make, table, setting.at(rate), setting.knobs, 1, timing=timing)  # compiles, fills tables
             begin = time.perf_counter()
-            measure(make, table, setting.at(rate), setting.knobs, 240)
+            measure(make, table, setting.at(rate), setting.knobs, 240, timing=timing)
             lines.append(
                 f"{setting.name:32} {name:24} {300 / (time.perf_counter() - begin):8.0f} x real time"
             )
@@ -267,7 +295,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         REPORT_PATH.write_text(replace_section(REPORT_PATH.read_text(), section))
         IMAGES.mkdir(exist_ok=True)
-        drawn = [points for setting, points in results.items() if setting.name in _DRAWN]
+        drawn = [found for setting, found in results.items() if setting.name in _DRAWN]
         plot_loads(IMAGES / "fidelity_loads.png", drawn)
         plot_measured(
             IMAGES / "fidelity_measured.png", compare_measured(read_pack(DEFAULT_PACK_PATH), load_measured())

@@ -110,7 +110,7 @@ class IterationTimes:
     Args:
         table: the pack.
         one_pass: False runs prompt chunks in a forward pass of their own, after the decode step.
-        staircase: False reads decode steps linearly in log2 of the batch, as the fast simulator does. Both
+        staircase: False reads decode steps linearly in log2 of the batch, as the additive engine does. Both
             switches are there to find out what a difference between the two simulators is due to.
     """
 
@@ -118,7 +118,7 @@ class IterationTimes:
         self._table = table
         self._one_pass = one_pass
         self._staircase = staircase
-        self._contexts = _PROMPTS + 0.5 * table.metadata.reference_output_tokens
+        self.contexts_tokens = _PROMPTS + 0.5 * table.metadata.reference_output_tokens
         self._chunk_tokens = table.metadata.prefill_chunk_tokens
 
     @cache  # noqa: B019 - one object per pack and process
@@ -129,7 +129,7 @@ class IterationTimes:
         chunk_fixed, attention = self._chunk_attention(tier, layers, float(forward.head_ms[0]))
         return IterationTables(
             decode_ms=self._decode(spec_length, tier, forward),
-            contexts_tokens=self._contexts,
+            contexts_tokens=self.contexts_tokens,
             layers_ms=layers,
             chunk_attention_ms=attention,
             chunk_fixed_ms=chunk_fixed,
@@ -137,14 +137,27 @@ class IterationTimes:
             one_pass=self._one_pass,
         )
 
+    def pass_ms(self, tier: int) -> FloatArray:
+        """One forward pass without attention, by its token rows; 0 of none."""
+        tables = self.tables(0, tier)
+        return np.where(tables.layers_ms > 0, tables.layers_ms + tables.head_ms, 0.0)
+
+    def prompts_ms(self, tier: int) -> FloatArray:
+        """Prefill of one prompt alone, in chunks, by its tokens."""
+        tables = self.tables(0, tier)
+        chunks, rest = np.divmod(np.arange(MAX_DENSE_TOKENS + 1), self._chunk_tokens)
+        layers = chunks * tables.layers_ms[self._chunk_tokens] + tables.layers_ms[rest]
+        passes = chunks + (rest > 0)
+        return layers + passes * (tables.head_ms + tables.chunk_fixed_ms) + tables.chunk_attention_ms
+
     def _forward(self, tier: int) -> _Forward:
         """The forward pass over token rows, from plain steps and verify steps."""
         step = self._table.step_ms[:, :, tier]
         plain = step[:, 0]
         widest = plain[-1, -1] - plain[-1, -2]
-        per_cached_token = widest / (_BATCHES[-1] * (self._contexts[-1] - self._contexts[-2]))
+        per_cached_token = widest / (_BATCHES[-1] * (self.contexts_tokens[-1] - self.contexts_tokens[-2]))
         # Attention takes at least its bytes' time, and just that where bandwidth binds.
-        least = per_cached_token * _BATCHES[:, None] * self._contexts
+        least = per_cached_token * _BATCHES[:, None] * self.contexts_tokens
         alone = np.min(plain - least, axis=1)
         known: dict[int, float] = dict(zip(BATCH_SIZES, alone.tolist(), strict=True))
         cached = plain - alone[:, None]
@@ -185,7 +198,7 @@ class IterationTimes:
         rest = step - nodes[:, None]
         sequences = np.arange(BATCH_SIZES[-1] + 1.0)
         return np.stack(
-            [staircase + np.interp(sequences, _BATCHES, rest[:, k]) for k in range(len(self._contexts))]
+            [staircase + np.interp(sequences, _BATCHES, rest[:, k]) for k in range(len(self.contexts_tokens))]
         )
 
     def _chunk_attention(self, tier: int, layers: FloatArray, head_ms: float) -> tuple[float, FloatArray]:

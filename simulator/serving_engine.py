@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, Protocol
 
-from inferencegym.models import QuantTier
+from inferencegym.models import EngineTiming, QuantTier
 from simulator import engine as kernel
 from simulator.data.pack_schema import SPEC_LENGTHS
+from simulator.engine_timing import EngineRows, engine_rows
 from simulator.physics import (
     acceptance_rate,
     cost_cents_per_1k,
@@ -101,10 +102,16 @@ def _heap_take_latest(_heap: _Heap, stack: _Stack, _size: int, order: list[int])
 
 @dataclass(frozen=True, slots=True)
 class EngineModel:
-    """Constants of an engine in one deployment: the trace table and the workload's service level."""
+    """Constants of an engine in one deployment: trace table, service level of the workload, timing."""
 
     table: TraceTable
     workload: WorkloadConfig
+    timing: EngineTiming = "additive"
+
+    @property
+    def rows(self) -> EngineRows:
+        """Dense times under the engine's timing."""
+        return engine_rows(self.table, self.timing)
 
     def memory_gb(self, knobs: Knobs) -> float:
         """GiB that a configuration reserves on the decode GPU; above the pack's limit it does not fit."""
@@ -153,6 +160,7 @@ class ServingEngine:
 
     def __init__(self, model: EngineModel, traffic: EpisodeTraffic) -> None:
         self.model = model
+        self._rows = model.rows
         self.traffic = traffic
         self.second = 0
         self.tier = -1
@@ -209,7 +217,7 @@ class ServingEngine:
 
     def serve(self, knobs: Knobs) -> SecondResult:
         """Serve the next second under ``knobs`` (already valid) and advance the clock."""
-        table, pack = self.model.table, self.model.table.metadata
+        times, pack = self._rows, self.model.table.metadata
         second = self.second
         tier, gamma = knobs.quant_tier, knobs.spec_length
         pool_tokens = self.model.pool_tokens(knobs)
@@ -219,8 +227,8 @@ class ServingEngine:
         acceptance = self.model.accept_rate(knobs, prompt_mean)
         tokens_per_step = tokens_per_verify_step(acceptance, gamma)
         context = min(max(self._mean_context(prompt_mean), 0), MAX_DENSE_TOKENS)
-        rows = table.step_rows_s[SPEC_LENGTHS.index(gamma)][tier]
-        bucket, weight = table.context_bucket[context], table.context_weight[context]
+        rows = times.step_rows_s[SPEC_LENGTHS.index(gamma)][tier]
+        bucket, weight = times.context_bucket[context], times.context_weight[context]
         stall_s = 0.0
         if self.tier not in (-1, tier):
             stall_s = pack.weights_bytes[tier] / (pack.weight_load_gb_per_s * 1e9)
@@ -241,7 +249,10 @@ class ServingEngine:
             rows[bucket],
             rows[bucket + 1],
             weight,
-            table.prefill_rows_s[tier],
+            times.prefill_rows_s[tier],
+            times.pass_rows_s[tier],
+            times.mixed_batch,
+            gamma + 1,
             float(pack.prefill_chunk_tokens),
             knobs.prefill_disagg,
             pack.kv_bytes_per_token / (pack.kv_link_gb_per_s * 1e9),
@@ -339,10 +350,10 @@ class ServingEngine:
 
     def _step_of_one_s(self, knobs: Knobs) -> float:
         """Verify step of a single sequence at the mean prompt length, seconds."""
-        table = self.model.table
+        times = self._rows
         context = min(int(self._prompt_ema[self.second - 1]), MAX_DENSE_TOKENS)
-        rows = table.step_rows_s[SPEC_LENGTHS.index(knobs.spec_length)][knobs.quant_tier]
-        bucket, weight = table.context_bucket[context], table.context_weight[context]
+        rows = times.step_rows_s[SPEC_LENGTHS.index(knobs.spec_length)][knobs.quant_tier]
+        bucket, weight = times.context_bucket[context], times.context_weight[context]
         return rows[bucket][1] + weight * (rows[bucket + 1][1] - rows[bucket][1])
 
     def _ttft_percentiles_ms(self, knobs: Knobs, served: int) -> tuple[float, float]:
@@ -361,7 +372,7 @@ class ServingEngine:
             longest_s = self.second - self._arrival[waiting[len(waiting) // 100]]
             return 1000.0 * median_s, 1000.0 * longest_s
         length = min(int(self._prompt_ema[self.second - 1]), MAX_DENSE_TOKENS)
-        prefill_s = self.model.table.prefill_rows_s[knobs.quant_tier][length]
+        prefill_s = self._rows.prefill_rows_s[knobs.quant_tier][length]
         idle_ms = 1000.0 * (prefill_s + 0.5 * self._step_of_one_s(knobs))
         return idle_ms, idle_ms
 

@@ -12,6 +12,7 @@ from typing import Any
 from simulator import engine as kernel
 from simulator import physics
 from simulator.compiled import compiled
+from simulator.mixed_batch import mixed_prefill
 from simulator.trace_table import MAX_DENSE_TOKENS
 from simulator.vector_heap import STACK_LENGTH, heap_first, heap_pop, heap_push, heap_take_latest
 from simulator.vector_metrics import (
@@ -118,6 +119,9 @@ def _serve(
         tables.step_rows_s[spec, tier, bucket + 1],
         tables.context_weight[context],
         tables.prefill_rows_s[tier],
+        tables.pass_rows_s[tier],
+        tables.mixed_batch,
+        spec_length + 1,
         constants[CHUNK_TOKENS],
         disagg,
         constants[TRANSFER_S],
@@ -178,6 +182,7 @@ prompt_bucket = compiled(physics.prompt_bucket)
 mean_context = compiled(_mean_context)
 serve_second: Any = compiled(
     kernel.serve_second,
+    mixed_prefill=compiled(mixed_prefill),
     heap_push=heap_push,
     heap_pop=heap_pop,
     heap_first=heap_first,

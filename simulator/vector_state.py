@@ -60,6 +60,9 @@ class Tables(NamedTuple):
     """(spec_length, tier, length bucket, sequences)"""
     prefill_rows_s: FloatArray
     """(tier, tokens)"""
+    pass_rows_s: FloatArray
+    """(tier, token rows)"""
+    mixed_batch: bool
     context_bucket: npt.NDArray[np.int64]
     context_weight: FloatArray
     accept_rate: FloatArray
@@ -75,7 +78,7 @@ class Tables(NamedTuple):
     @classmethod
     def of(cls, model: EngineModel) -> Tables:
         """Arrays of a deployment. Draft acceptance is tabulated by the functions that compute it."""
-        table, pack = model.table, model.table.metadata
+        rows, pack = model.rows, model.table.metadata
         accept = _acceptance(model.workload.base_acceptance_rate)
         per_step = [
             [physics.tokens_per_verify_step(a, g) for a, g in zip(row, SPEC_LENGTHS, strict=True)]
@@ -93,10 +96,12 @@ class Tables(NamedTuple):
             pack.weight_load_gb_per_s * 1e9,
         )
         return cls(
-            np.asarray(table.step_rows_s),
-            np.asarray(table.prefill_rows_s),
-            np.asarray(table.context_bucket, dtype=np.int64),
-            np.asarray(table.context_weight),
+            np.asarray(rows.step_rows_s),
+            np.asarray(rows.prefill_rows_s),
+            np.asarray(rows.pass_rows_s),
+            rows.mixed_batch,
+            np.asarray(rows.context_bucket, dtype=np.int64),
+            np.asarray(rows.context_weight),
             np.asarray(accept),
             np.asarray(per_step),
             np.asarray([pack.weights_bytes, pack.kv_pool_tokens], dtype=np.float64),

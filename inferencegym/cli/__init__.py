@@ -14,6 +14,7 @@ import typer
 
 from inferencegym.cli import traces
 from inferencegym.cli.compare import compare
+from inferencegym.cli.config import ConfigOption, config_of
 from inferencegym.cli.market import market_app
 from inferencegym.cli.traces_import import import_traces
 from inferencegym.errors import InferenceGymError, InvalidValueError, UnknownNameError
@@ -94,6 +95,7 @@ def run(
         str, typer.Option(help="Agent that plays; `inferencegym tasks` lists them.")
     ] = "baseline",
     seed: Annotated[int, typer.Option(help="Seed of the episode and of the agent.")] = 42,
+    config: ConfigOption = None,
     url: UrlOption = None,
     out: Annotated[Path | None, typer.Option(help="Save the episode's log as JSON.")] = None,
     as_json: JsonOption = False,
@@ -108,7 +110,7 @@ def run(
     if out is not None:
         check_writable("--out", out)
     with progress(enabled=not as_json) as on_step:
-        episode = play(get_spec(env), task, agent, seed, url, on_step)
+        episode = play(get_spec(env), task, agent, seed, url, on_step, config_of(config))
     show_episode(episode, as_json)
     if out is not None:
         save_episode(out, episode)

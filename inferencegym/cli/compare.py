@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from inferencegym.cli.config import ConfigOption, config_of
 from inferencegym.errors import InferenceGymError, InvalidValueError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def compare(
     tasks: Annotated[str | None, typer.Option(help="Task ids, separated by commas; default all.")] = None,
     seeds: Annotated[str, typer.Option(help="A range, a list, or a count (20 is 100-119).")] = "100-119",
     baseline: Annotated[str, typer.Option(help="Agent that differences are taken to.")] = "baseline",
+    config: ConfigOption = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; default one a CPU.")] = None,
     json_path: Annotated[Path | None, typer.Option("--json", help="Write everything as JSON.")] = None,
     summary_path: Annotated[
@@ -51,7 +53,14 @@ def compare(
     from agents.results import Scores
     from inferencegym.cli.show import counting
 
-    plan = make_plan(env, _names("--agents", agents), _names("--tasks", tasks), parse_seeds(seeds), baseline)
+    plan = make_plan(
+        env,
+        _names("--agents", agents),
+        _names("--tasks", tasks),
+        parse_seeds(seeds),
+        baseline,
+        config_of(config),
+    )
     writers: _Writers = {
         "--json": (json_path, lambda path: path.write_text(report.to_json(comparison), encoding="utf-8")),
         "--summary": (

@@ -73,6 +73,8 @@ def save_episode(path: Path, episode: PlayedEpisode) -> None:
         "score": episode.grade.score,
         "episode_log": episode.log,
     }
+    if episode.config is not None:
+        document["config"] = dict(episode.config)
     if episode.report.note:
         document["note"] = episode.report.note
     write_file("--out", path, lambda file: file.write_text(json.dumps(document, indent=1) + "\n"))

@@ -15,6 +15,8 @@ from inferencegym.replies import Grade
 
 __all__ = ["OnStep", "PlayedEpisode", "env_of", "grade_record", "play"]
 
+Config = Mapping[str, Any] | None
+
 OnStep = Callable[[int, int, float], None]
 """Gets (steps taken, episode length, total reward so far)."""
 
@@ -32,16 +34,24 @@ class PlayedEpisode:
     grade: Grade
     report: AgentReport
     """What the agent tells about it."""
+    config: Mapping[str, Any] | None = None
+    """What it changed of its task."""
 
 
 def play(
-    spec: EnvSpec, task_id: str | None, agent_name: str, seed: int, url: str | None, on_step: OnStep
+    spec: EnvSpec,
+    task_id: str | None,
+    agent_name: str,
+    seed: int,
+    url: str | None,
+    on_step: OnStep,
+    config: Mapping[str, Any] | None = None,
 ) -> PlayedEpisode:
     """Play one episode to its end and grade it.
 
     Raises:
         UnknownNameError: no such task or agent.
-        InvalidValueError: a seed outside what is allowed.
+        InvalidValueError: a seed or config outside what is allowed.
         ServerUnavailableError: no server at ``url``.
     """
     tasks: Mapping[str, Any] = spec.part("tasks")
@@ -50,17 +60,17 @@ def play(
     agent = get_agent(spec.id, agent_name, task_id, seed)
     agent.reset()
     if url is None:
-        log, result = _play_here(spec, task_id, seed, agent, on_step)
+        log, result = _play_here(spec, task_id, seed, config, agent, on_step)
     else:
-        log, result = _play_there(spec, task_id, seed, agent, url, on_step)
+        log, result = _play_there(spec, task_id, seed, config, agent, url, on_step)
     total = sum(entry["reward"] for entry in log)
-    return PlayedEpisode(spec.id, task_id, seed, agent_name, total, log, result, report_of(agent))
+    return PlayedEpisode(spec.id, task_id, seed, agent_name, total, log, result, report_of(agent), config)
 
 
 def _play_here(
-    spec: EnvSpec, task_id: str, seed: int, agent: Agent, on_step: OnStep
+    spec: EnvSpec, task_id: str, seed: int, config: Config, agent: Agent, on_step: OnStep
 ) -> tuple[list[dict[str, Any]], Grade]:
-    episode = spec.part("make_env")(task_id, seed)
+    episode = spec.part("make_env")(task_id, seed, config)
     observation = episode.reset()
     log: list[dict[str, Any]] = []
     total = 0.0
@@ -71,16 +81,17 @@ def _play_here(
         total += reward
         on_step(len(log), episode.task.episode_length, total)
     # Replayed rather than taken from this log, so that the grade is a verified one.
-    return log, _grade(spec.part("grader").grade_replay(task_id, seed, [entry["action"] for entry in log]))
+    actions = [entry["action"] for entry in log]
+    return log, _grade(spec.part("grader").grade_replay(task_id, seed, actions, config))
 
 
 def _play_there(
-    spec: EnvSpec, task_id: str, seed: int, agent: Agent, url: str, on_step: OnStep
+    spec: EnvSpec, task_id: str, seed: int, config: Config, agent: Agent, url: str, on_step: OnStep
 ) -> tuple[list[dict[str, Any]], Grade]:
     from inferencegym.client import InferenceGymClient
 
     with InferenceGymClient(url, spec.id) as client:
-        session = client.reset(task_id, seed)
+        session = client.reset(task_id, seed, config=config)
         while not session.done:
             session.step(agent.act(session.observation).model_dump(mode="json"))
             on_step(len(session.log), session.episode_length, session.total_reward)

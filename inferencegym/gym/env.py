@@ -109,9 +109,9 @@ class ServingGymEnv(GymEnv):
     **Episode end.** Truncated after 200 steps; never terminated.
 
     **Arguments.** ``task_id`` ("task1", "task2" or "task3"), ``action_mode``, ``render_mode``, ``config``
-    (reward weights: alpha, beta, gamma, delta; trace_pack) and ``backend``: "compiled" (machine code by
-    numba, twice as fast; the very first use compiles for some seconds), "python", or "auto" (compiled where
-    numba is installed). The numbers are the same.
+    (reward weights: alpha, beta, gamma, delta; trace_pack, engine_timing) and ``backend``: "compiled"
+    (machine code by numba, twice as fast; the very first use compiles for some seconds), "python", or "auto"
+    (compiled where numba is installed). The numbers are the same.
 
     **Version history.** v0: first release.
     """

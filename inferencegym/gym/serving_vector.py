@@ -40,7 +40,7 @@ class ServingVectorEnv(BatchVectorEnv):
     Args:
         num_envs: episodes side by side.
         task_id: "task1", "task2" or "task3"; None is the first.
-        config: reward weights and trace_pack.
+        config: reward weights, trace_pack and engine_timing.
         action_mode, options (autoreset_mode, threads, render_mode): see :class:`BatchVectorEnv`.
     """
 

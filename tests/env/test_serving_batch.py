@@ -13,6 +13,7 @@ from env.serving import InferenceEnv, make_env
 from env.serving_batch import OBSERVATION_COLUMNS, TERM_COLUMNS, ServingBatch
 from inferencegym.models import ServeAction
 from simulator.compiled_engine import CompiledEngine
+from simulator.engine_timing import ENGINE_TIMINGS
 from simulator.trace_sim import shared_simulator
 from simulator.vector_state import RESULT
 from simulator.workload import EpisodeTraffic, WorkloadGenerator
@@ -38,10 +39,11 @@ def knobs_of(actions: list[ServeAction]) -> Any:
     )
 
 
+@pytest.mark.parametrize("timing", ENGINE_TIMINGS)
 @pytest.mark.parametrize("task_id", TASK_IDS)
-def test_whole_episodes_with_random_actions(task_id: str) -> None:
+def test_whole_episodes_with_random_actions(task_id: str, timing: str) -> None:
     count = 4
-    envs = [make_env(task_id) for _ in range(count)]
+    envs = [make_env(task_id, config={"engine_timing": timing}) for _ in range(count)]
     batch = ServingBatch(envs[0], count)
     batch.restart(range(count), range(count), in_parts)
     for i, env in enumerate(envs):

@@ -84,6 +84,37 @@ def test_here_and_over_http_agree(run: Run, server_url: str) -> None:
     assert here["steps"] == 200
 
 
+def test_a_config_is_played_saved_and_replayed(run: Run, server_url: str, tmp_path: Path) -> None:
+    path = tmp_path / "episode.json"
+    config = ("--config", '{"engine_timing": "mixed_batch"}')
+    words = ("run", "--task", "task3", "--seed", "3", "--json", *config)
+    here, there = run(*words, "--out", path).json, run(*words, "--url", server_url).json
+    assert here["score"] == there["score"] != run(*words[:-2]).json["score"]
+    assert run("grade", path, "--replay", "--json").json["score"] == here["score"]
+    compared = tmp_path / "compared.json"
+    asked = ("--tasks", "task3", "--seeds", "3-3", "--agents", "baseline", *config)
+    assert run("compare", *asked, "-q", "--json", compared).code == 0
+    document = json.loads(compared.read_text())
+    assert document["episodes"][0]["score"] == pytest.approx(here["score"], rel=1e-12)
+    assert document["config"] == {"engine_timing": "mixed_batch"}
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("{", "--config"),
+        ("[]", "--config"),
+        ('{"engine_timing": "none"}', "engine_timing"),
+        ('{"x": 1}', "config.x"),
+    ],
+)
+def test_a_config_that_is_none_is_refused(run: Run, command: str, config: str, said: str) -> None:
+    result = run(command, "--config", config)
+    assert result.code == 2
+    assert said in result.err
+
+
 def test_the_baselines_score_is_that_of_the_server(run: Run, server_url: str) -> None:
     scores = httpx.get(f"{server_url}/baseline").json()["scores"]
     assert {t: run("run", "--task", t, "--seed", "0", "--json").json["score"] for t in scores} == scores

@@ -60,6 +60,17 @@ async def test_another_gpu_is_played_and_graded_by_its_own_anchors(client: httpx
     assert "h200_llama3_8b" in (await client.get("/info")).json()["trace_packs"]
 
 
+async def test_another_engine_timing_is_played_told_and_graded(client: httpx.AsyncClient) -> None:
+    config = {"engine_timing": "mixed_batch"}
+    infos, grade = await play(client, config)
+    assert infos[0]["settings"] == {"trace_pack": "a100_llama3_8b", "engine_timing": "mixed_batch"}
+    body = {"task_id": "task2", "seed": 1, "actions": [{"batch_size": 64}] * 40, "config": config}
+    assert (await client.post("/grader", json=body)).json()["score"] == grade["score"]
+    usual, _ = await play(client, {"engine_timing": "additive"})
+    assert usual == (await play(client, {}))[0] != infos
+    assert (await client.get("/info")).json()["engine_timings"]["azure-code"] == "mixed_batch"
+
+
 async def test_a_file_of_the_servers_folder(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -78,6 +89,8 @@ async def test_a_file_of_the_servers_folder(
     [
         ({"trace_pack": "h100"}, "trace_pack"),
         ({"trace_pack": 5}, "trace_pack"),
+        ({"engine_timing": "mixed"}, "mixed_batch"),
+        ({"engine_timing": True}, "engine_timing"),
         ({"traffic": {}}, "text or file"),
         ({"traffic": {"text": HEAD, "file": "a.csv"}}, "text or file"),
         ({"traffic": {"text": ""}}, "empty"),

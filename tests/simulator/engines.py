@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from inferencegym.models import EngineTiming
 from simulator import engine as kernel
 from simulator.serving_engine import EngineModel, Knobs, SecondResult, ServingEngine
 from simulator.trace_table import TraceTable, load_trace_table
@@ -74,8 +75,10 @@ def drawn(config: WorkloadConfig, steps: int = 200, seed: int = 0) -> EpisodeTra
     return WorkloadGenerator(config, steps).episode(np.random.default_rng(seed))
 
 
-def engine_of(traffic: EpisodeTraffic, config: WorkloadConfig | None = None) -> ServingEngine:
-    return ServingEngine(EngineModel(TABLE, config or workload()), traffic)
+def engine_of(
+    traffic: EpisodeTraffic, config: WorkloadConfig | None = None, timing: EngineTiming = "additive"
+) -> ServingEngine:
+    return ServingEngine(EngineModel(TABLE, config or workload(), timing), traffic)
 
 
 def served(traffic: EpisodeTraffic, knobs: Knobs, config: WorkloadConfig | None = None) -> list[SecondResult]:

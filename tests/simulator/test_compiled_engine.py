@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from inferencegym.models import EngineTiming
 from simulator.compiled_engine import CompiledEngine
+from simulator.engine_timing import ENGINE_TIMINGS
 from simulator.serving_engine import EngineModel, Knobs, ServingEngine
 from simulator.vector_state import RESULT
 from simulator.workload import EpisodeTraffic
@@ -16,8 +18,10 @@ from tests.simulator.engines import BATCH, INTERACTIVE, OUT_OF_MEMORY, TABLE, by
 from tests.simulator.test_engine import KNOBS, workloads
 
 
-def pair(config: WorkloadConfig, traffic: EpisodeTraffic) -> tuple[ServingEngine, CompiledEngine]:
-    model = EngineModel(TABLE, config)
+def pair(
+    config: WorkloadConfig, traffic: EpisodeTraffic, timing: EngineTiming = "additive"
+) -> tuple[ServingEngine, CompiledEngine]:
+    model = EngineModel(TABLE, config, timing)
     return ServingEngine(model, traffic), CompiledEngine(model, traffic)
 
 
@@ -30,14 +34,15 @@ def assert_equal_second(python: ServingEngine, machine: CompiledEngine, knobs: K
     assert machine.counts == python.counts
 
 
+@pytest.mark.parametrize("timing", ENGINE_TIMINGS)
 @given(
     workloads(), st.lists(st.tuples(KNOBS, st.integers(1, 30)), min_size=1, max_size=12), st.integers(0, 99)
 )
 @settings(deadline=None, max_examples=60)
 def test_any_workload_under_any_settings(
-    config: WorkloadConfig, plan: list[tuple[Knobs, int]], seed: int
+    timing: EngineTiming, config: WorkloadConfig, plan: list[tuple[Knobs, int]], seed: int
 ) -> None:
-    python, machine = pair(config, drawn(config, 120, seed))
+    python, machine = pair(config, drawn(config, 120, seed), timing)
     for knobs, seconds in plan:
         for _ in range(min(seconds, 121 - python.second)):
             assert_equal_second(python, machine, knobs)
@@ -53,12 +58,13 @@ def random_knobs(rng: np.random.Generator) -> Knobs:
     )
 
 
+@pytest.mark.parametrize("timing", ENGINE_TIMINGS)
 @pytest.mark.parametrize("task_id", ["task1", "task2", "task3"])
-def test_random_settings_evict_and_run_out_of_memory(task_id: str) -> None:
+def test_random_settings_evict_and_run_out_of_memory(task_id: str, timing: EngineTiming) -> None:
     config, rng = get_workload(task_id), np.random.default_rng(0)
     seen = {"evictions": 0, "oom": 0, "dropped": 0}
     for seed in range(5):
-        python, machine = pair(config, drawn(config, seed=seed))
+        python, machine = pair(config, drawn(config, seed=seed), timing)
         for _ in range(201):
             knobs = random_knobs(rng)
             assert_equal_second(python, machine, knobs)

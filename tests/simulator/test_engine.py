@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inferencegym.models import EngineTiming
 from simulator import engine as kernel
+from simulator.engine_timing import ENGINE_TIMINGS
 from simulator.serving_engine import Knobs
 from simulator.workload_config import WorkloadConfig, get_workload
 from tests.simulator.engines import (
@@ -63,15 +65,16 @@ def workloads(draw: st.DrawFn) -> WorkloadConfig:
     return workload(**changes)
 
 
+@pytest.mark.parametrize("timing", ENGINE_TIMINGS)
 @bounded(60)
 @given(
     config=workloads(), plan=st.lists(st.tuples(KNOBS, st.integers(1, 15)), min_size=1, max_size=12), seed=...
 )
 def test_every_request_is_somewhere_and_every_kv_token_has_an_owner(
-    config: WorkloadConfig, plan: list[tuple[Knobs, int]], seed: int
+    timing: EngineTiming, config: WorkloadConfig, plan: list[tuple[Knobs, int]], seed: int
 ):
     steps = sum(seconds for _, seconds in plan)
-    engine = engine_of(drawn(config, steps, seed % 2**63), config)
+    engine = engine_of(drawn(config, steps, seed % 2**63), config, timing)
     for knobs, seconds in plan:
         for _ in range(seconds):
             result = engine.serve(knobs)
