@@ -23,11 +23,11 @@ SHADED = """charts => charts.map(chart => chart.layout.shapes.filter(one => one.
 
 def lab_of(page: Page) -> Locator:
     tab = page.get_by_role("tab", name="Market lab", exact=True)
-    if tab.is_visible():
-        tab.click()
-    else:  # in the menu of what a narrow window has no room for
-        page.locator(".overflow-menu > button").first.click()
-        page.locator(".overflow-dropdown button", has_text="Market lab").first.click()
+    menu = page.locator(".overflow-menu > button").filter(visible=True)
+    if page.viewport_size == NARROW:  # the menu of what the window has no room for
+        menu.first.click()
+        tab = page.locator(".overflow-dropdown button", has_text="Market lab").first
+    tab.click()
     return page.get_by_role("tabpanel").filter(visible=True)
 
 
