@@ -197,11 +197,13 @@ def test_health_is_the_servers_own_and_says_when_it_is_gone_and_back(
     assert int(field.nth(3).inner_text()) >= 0
     visitor.route("**/health", lambda route: route.abort())
     expect(words).to_contain_text(f"The server does not answer at {site}/health. Unreachable since")
+    expect(field.first).to_have_text("unreachable")
     visitor.unroute("**/health")
     visitor.route("**/health", lambda route: route.fulfill(status=503, body="busy"))
     expect(words).to_contain_text("The server answers with HTTP 503")
     visitor.unroute("**/health")
     expect(words).to_contain_text("The server answers again, after ")
+    expect(field.first).to_have_text("healthy")
     troubles.clear()  # the browser tells of each request that failed
 
 
