@@ -76,6 +76,7 @@ def test_the_table_is_the_committed_one_and_follows_the_choice(visitor: Page) ->
     choose(visitor, "Environment", get_spec("routing").title)
     expect(visitor.locator(".ig-scroll thead")).to_contain_text("CO₂ (g)")
     choose(visitor, "Task", "stream_2")
+    expect(visitor.locator(".ig-scroll tbody tr").first).to_contain_text("0.528")
     drawn(visitor, "front")
     assert shown_cells(visitor) == committed_cells("routing", "stream_2")
     keep_picture(visitor, "compare_routing")
