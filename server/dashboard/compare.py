@@ -76,7 +76,10 @@ def results_of(env_id: str, task_id: str) -> dict[str, Any]:
     scores = scores_of(spec.id)
     rows = rows_of(scores.comparison(), task_id) if scores else []
     if scores and rows:
-        charts += _result_html(_figure_html("scores", "Scores of the agents", _scores_words(rows), len(rows)))
+        charts += _result_html(
+            _figure_html("scores", "Scores of the agents", _scores_words(rows), len(rows))
+            + '<p class="ig-meaning">Numbers, seeds and the command are with the score table below.</p>'
+        )
         table = _table_html(scores, rows)
         figures["scores"] = _scores_figure(scores, rows)
     if curve := curve_of(spec.id, task_id):

@@ -76,6 +76,7 @@ def test_the_table_is_the_committed_one_and_follows_the_choice(visitor: Page) ->
     choose(visitor, "Environment", get_spec("routing").title)
     expect(visitor.locator(".ig-scroll thead")).to_contain_text("CO₂ (g)")
     choose(visitor, "Task", "stream_2")
+    expect(visitor.locator(".ig-scroll tbody tr").first).to_contain_text("0.528")
     drawn(visitor, "front")
     assert shown_cells(visitor) == committed_cells("routing", "stream_2")
     keep_picture(visitor, "compare_routing")
@@ -197,11 +198,13 @@ def test_health_is_the_servers_own_and_says_when_it_is_gone_and_back(
     assert int(field.nth(3).inner_text()) >= 0
     visitor.route("**/health", lambda route: route.abort())
     expect(words).to_contain_text(f"The server does not answer at {site}/health. Unreachable since")
+    expect(field.first).to_have_text("unreachable")
     visitor.unroute("**/health")
     visitor.route("**/health", lambda route: route.fulfill(status=503, body="busy"))
     expect(words).to_contain_text("The server answers with HTTP 503")
     visitor.unroute("**/health")
     expect(words).to_contain_text("The server answers again, after ")
+    expect(field.first).to_have_text("healthy")
     troubles.clear()  # the browser tells of each request that failed
 
 

@@ -2,7 +2,7 @@
 inferenceGym.compare = (element, props, watch) => {
   const charts = inferenceGym.charts;
   const box = element.querySelector(".ig-compare");
-  const MUTED_DASHES = ["dash", "dot", "dashdot", "longdash"];
+  const DASHES = ["dash", "dot", "solid"];
 
   function layout(options) {
     const made = charts.layoutOf({ log: false, ...options });
@@ -49,18 +49,19 @@ inferenceGym.compare = (element, props, watch) => {
     const x = points.map(([steps]) => steps), y = points.map(([, mean]) => mean.value);
     const half = points.map(([, mean]) => mean.half_width ?? 0);
     const made = layout({ xTitle: "environment steps", yTitle: "score (0 to 1)", xRange: [0, x.at(-1)] });
-    made.yaxis = { ...made.yaxis, range: [0, 1.02] };
+    const lowest = Math.min(...y.map((value, at) => value - half[at]), ...lines.map((line) => line.score.value));
+    made.yaxis = { ...made.yaxis, range: [Math.max(0, Math.floor(10 * lowest - 0.2) / 10), 1.02] };
     made.margin = { ...made.margin, r: 24 };
     const side = charts.sideColour(0);
     const band = { type: "scatter", mode: "lines", line: { width: 0 }, hoverinfo: "skip", x };
     const references = lines.map((line, index) => ({
       type: "scatter", mode: "lines", name: line.name, x: [0, x.at(-1)], y: [line.score.value, line.score.value],
-      line: { color: charts.sideColour(1), width: 1.5, dash: MUTED_DASHES[index % MUTED_DASHES.length] },
+      line: { color: charts.sideColour(1), width: 1.5, dash: DASHES[index % DASHES.length] },
       hovertemplate: `${line.name}: %{y:.3f}<extra></extra>`,
     }));
     key("curve", [
       { text: "PPO", side: 0 },
-      ...lines.map((line, index) => ({ text: line.name, side: 1, dash: MUTED_DASHES[index % MUTED_DASHES.length] })),
+      ...lines.map((line, index) => ({ text: line.name, side: 1, dash: DASHES[index % DASHES.length] })),
     ]);
     return charts.draw(div, [
       { ...band, y: y.map((value, at) => value - half[at]) },
@@ -92,10 +93,13 @@ inferenceGym.compare = (element, props, watch) => {
       hovertemplate: "%{text}: %{y:.3f} at %{x:.3g}<extra></extra>",
     });
     key("front", [{ text: line_name, side: 0 }, { text: "agents, with 95 % intervals", side: 1, dot: true }]);
+    // A name to the right of a point at the right edge would be cut.
+    const labelSide = (point) => (
+      Math.log10(point.cost.value) > logs[0] + 0.65 * (logs[1] - logs[0]) ? "bottom left" : "bottom right");
     return charts.draw(div, [
       { ...trace(ordered, 0, "lines+markers"), line: { color: charts.sideColour(0), width: 2 } },
       {
-        ...trace(agents, 1, "markers+text"), textposition: "bottom right",
+        ...trace(agents, 1, "markers+text"), textposition: agents.map(labelSide),
         textfont: { size: 11, color: charts.colour("--ig-text") }, cliponaxis: false,
       },
     ], made);

@@ -90,7 +90,7 @@ inferenceGym.connect = inferenceGym.connect || (() => {
   function health(element, mount) {
     const box = element.querySelector(".ig-health"), words = box.querySelector(".ig-health-words");
     const when = box.querySelector(".ig-health-when"), url = `${mountAddress()}/health`;
-    let lostAt = null, asking = false;
+    let lostAt = null, heardAt = "", asking = false;
 
     function say(state, text) {
       box.dataset.state = state;
@@ -101,6 +101,8 @@ inferenceGym.connect = inferenceGym.connect || (() => {
       const clock = new Date().toLocaleTimeString("en-GB");
       if (trouble) {
         lostAt ??= { at: Date.now(), clock };
+        box.querySelector('[data-field="status"]').textContent = "unreachable";
+        when.textContent = heardAt ? `The other values are from ${heardAt}, when it last answered.` : "";
         say("unreachable", `${trouble} Unreachable since ${lostAt.clock}; asking again every ${EVERY_MS / 1000} s.`);
         return;
       }
@@ -111,6 +113,7 @@ inferenceGym.connect = inferenceGym.connect || (() => {
       if (lostAt) say("back", `The server answers again, after ${duration((Date.now() - lostAt.at) / 1000)}.`);
       else if (box.dataset.state !== "back") say("well", "The server answers.");
       lostAt = null;
+      heardAt = clock;
       when.textContent = `GET ${url} at ${clock}; again every ${EVERY_MS / 1000} s while this is in sight.`;
     }
 
