@@ -76,10 +76,7 @@ screenshots: $(DEV_STAMP) ## Take the README's pictures of the page (needs Debia
 traces: $(TRACES_STAMP) ## Rebuild the measured trace pack
 	$(PY) -m simulator.data.build_traces
 
-test-screenshots: $(DEV_STAMP) ## Take the README's pictures of the page (needs Debian's chromium)
-	$(PY) -m tests.dashboard.screenshots
-
-traces: $(TRACES_STAMP) ## Test the trace pack builder against the kernel library
+test-traces: $(TRACES_STAMP) ## Test the trace pack builder against the kernel library
 	$(PY) -m pytest -q -m traces $(PYTEST_ARGS)
 
 demo: $(DEMO_STAMP) ## Train PPO (ENV=serving TASK=task1), draw its learning curve, compare it on held-out seeds

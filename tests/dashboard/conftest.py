@@ -92,8 +92,13 @@ def is_outside(url: str) -> bool:
 
 
 def open_tab(page: Page, name: str) -> None:
-    """Open a tab of the page by its name."""
-    page.get_by_role("tab", name=name, exact=True).click()
+    """Open a tab of the page by its name; a narrow page keeps those that do not fit in a menu."""
+    page.wait_for_function("document.querySelectorAll('.ig-player').length > 0")
+    tab = page.get_by_role("tab", name=name, exact=True)
+    if not (tab.count() and tab.is_visible()):
+        page.get_by_label("More tabs").click()
+        tab = page.locator(".overflow-dropdown button", has_text=name)
+    tab.click()
 
 
 def choose(page: Page, label: str, text: str) -> None:

@@ -10,7 +10,7 @@ from tests.dashboard.conftest import CHROMIUM, WAIT_MS, build_page, open_tab
 from tests.live import ROOT, live_server
 
 DOCS = ROOT / "docs"
-WINDOW = {"width": 1280, "height": 1000}
+WINDOW = {"width": 1280, "height": 1200}
 
 
 def watch(page: Page) -> None:
@@ -45,6 +45,7 @@ def take(folder: Path) -> None:
             page.set_default_timeout(WAIT_MS)
             page.goto(f"{url}/web/")
             prepare(page)
+            page.evaluate("document.activeElement.blur()")
             page.wait_for_timeout(500)
             page.screenshot(path=folder / f"{name}.png")
             print(folder / f"{name}.png")

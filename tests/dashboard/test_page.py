@@ -46,7 +46,7 @@ def test_every_tab_fits_and_has_no_serious_violation(
     to_the_end(page)
     found: list[str] = []
     for name in TABS:
-        open_tab_or_menu(page, name)
+        open_tab(page, name)
         page.wait_for_timeout(1500)
         keep_picture(
             page, f"{name}_{viewport['width']}_{'dark' if dark else 'light'}".replace(" ", "_").lower()
@@ -57,15 +57,6 @@ def test_every_tab_fits_and_has_no_serious_violation(
                 places = [node["html"][:160] for node in violation["nodes"][:4]]
                 found.append(f"{name}: {violation['id']}: {violation['help']}: {places}")
     assert found == []
-
-
-def open_tab_or_menu(page: Page, name: str) -> None:
-    """Tabs that do not fit a narrow window are in a menu."""
-    tab = page.get_by_role("tab", name=name, exact=True)
-    if not tab.is_visible():
-        page.locator(".overflow-menu > button").first.click()
-        tab = page.locator(".overflow-dropdown button", has_text=name).first
-    tab.click()
 
 
 def test_the_keyboard_reaches_tabs_and_controls(visitor: Page):
@@ -99,10 +90,9 @@ def test_visitors_of_the_playground_have_episodes_of_their_own(visit: Callable[.
         open_tab(page, "Playground")
         page.get_by_role("button", name="Reset").click()
         expect(page.locator(".oe-visual table")).to_contain_text("timestep")
-    for _ in range(2):
+    for count in (2, 3):
         one.get_by_role("button", name="Run step").click()
-        expect(one.locator(".oe-run")).to_be_enabled()
-    expect(one.locator(".oe-episode li")).to_have_count(3)
+        expect(one.locator(".oe-episode li")).to_have_count(count)
     other.get_by_role("button", name="Run step").click()
     expect(other.locator(".oe-episode li")).to_have_count(2)
     row = "tr:has(th:text-is('timestep')) td >> nth=0"

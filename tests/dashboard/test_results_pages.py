@@ -16,18 +16,6 @@ from inferencegym.registry import all_specs, get_spec
 from tests.dashboard.conftest import NARROW, WAIT_MS, keep_picture, open_tab, width_of
 
 pytestmark = pytest.mark.browser
-expect.set_options(timeout=30_000)
-
-
-def go_to(page: Page, name: str) -> None:
-    """Open a tab, also one that a narrow page keeps in its menu."""
-    page.wait_for_function("document.querySelectorAll('.ig-player').length > 0")
-    tab = page.get_by_role("tab", name=name, exact=True)
-    if tab.count() and tab.is_visible():
-        open_tab(page, name)
-    else:
-        page.get_by_label("More tabs").click()
-        page.locator(".overflow-dropdown button", has_text=name).click()
 
 
 def choose(page: Page, label: str, text: str) -> None:
@@ -63,7 +51,7 @@ def serious(page: Page, part: str) -> list[str]:
 
 
 def test_the_table_is_the_committed_one_and_follows_the_choice(visitor: Page) -> None:
-    go_to(visitor, "Compare")
+    open_tab(visitor, "Compare")
     expect(visitor.locator(".ig-scroll table")).to_be_visible()
     assert shown_cells(visitor) == committed_cells("serving", "task3")
     drawn(visitor, "scores")
@@ -86,7 +74,7 @@ def test_the_table_is_the_committed_one_and_follows_the_choice(visitor: Page) ->
 @pytest.mark.parametrize("spec", all_specs(), ids=lambda spec: spec.name)
 def test_each_mount_shows_its_own_results_on_a_narrow_dark_page(visit: Callable[..., Page], spec) -> None:
     page = visit(f"{spec.mount}/web/?__theme=dark", NARROW, True)
-    go_to(page, "Compare")
+    open_tab(page, "Compare")
     drawn(page, "scores")
     assert width_of(page) <= NARROW["width"]
     scores = scores_of(spec.id)
@@ -97,7 +85,7 @@ def test_each_mount_shows_its_own_results_on_a_narrow_dark_page(visit: Callable[
 
 
 def test_charts_have_axis_titles_and_words(visitor: Page) -> None:
-    go_to(visitor, "Compare")
+    open_tab(visitor, "Compare")
     drawn(visitor, "curve")
     assert visitor.locator('[data-figure="curve"] .xtitle').text_content() == "environment steps"
     assert visitor.locator('[data-figure="curve"] .ytitle').text_content() == "score (0 to 1)"
@@ -113,7 +101,7 @@ def test_charts_have_axis_titles_and_words(visitor: Page) -> None:
 @pytest.mark.parametrize("mount", ["", "/market"])
 def test_snippets_hold_the_address_of_the_browser(visit: Callable[..., Page], site: str, mount: str) -> None:
     page = visit(f"{mount}/web/")
-    go_to(page, "Connect")
+    open_tab(page, "Connect")
     code = page.locator(".ig-snippets:visible pre code")
     expect(code.filter(has_text="curl -s")).to_contain_text(f"U={site}{mount}\n")
     assert "{server}" not in page.locator(".ig-snippets >> nth=0").inner_html()
@@ -149,7 +137,7 @@ def test_behind_a_proxy_the_address_is_the_one_outside(
     page.set_default_timeout(WAIT_MS)
     context.route(f"{outside}/**", pass_on)
     page.goto(f"{outside}{prefix}/market/web/")
-    go_to(page, "Connect")
+    open_tab(page, "Connect")
     code = page.locator(".ig-snippets:visible pre code")
     expect(code.filter(has_text="curl -s")).to_contain_text(f"U={outside}{prefix}/market\n")
     assert f'InferenceGymEnv("{outside}{prefix}", env="market")' in " ".join(code.all_inner_texts())
@@ -159,7 +147,7 @@ def test_behind_a_proxy_the_address_is_the_one_outside(
 
 
 def test_copying_works_without_any_permission(visitor: Page) -> None:
-    go_to(visitor, "Connect")
+    open_tab(visitor, "Connect")
     code = visitor.locator(".ig-snippets:visible pre code").first
     expect(code).to_contain_text("U=http")
     button = visitor.locator(".ig-snippets:visible .ig-copy").first
@@ -173,7 +161,7 @@ def test_copying_works_without_any_permission(visitor: Page) -> None:
 
 
 def test_copying_that_is_forbidden_selects_the_text(visitor: Page) -> None:
-    go_to(visitor, "Connect")
+    open_tab(visitor, "Connect")
     expect(visitor.locator(".ig-snippets:visible pre code").first).to_contain_text("U=http")
     visitor.evaluate(
         "document.execCommand = () => false;"
@@ -189,7 +177,7 @@ def test_copying_that_is_forbidden_selects_the_text(visitor: Page) -> None:
 def test_health_is_the_servers_own_and_says_when_it_is_gone_and_back(
     visitor: Page, site: str, troubles: list[str]
 ) -> None:
-    go_to(visitor, "Connect")
+    open_tab(visitor, "Connect")
     words = visitor.locator(".ig-health-words")
     expect(words).to_have_text("The server answers.")
     reply = httpx.get(f"{site}/health", trust_env=False).json()
@@ -212,12 +200,12 @@ def test_health_is_asked_only_while_it_is_in_sight(visitor: Page) -> None:
     asked: list[str] = []
     visitor.on("request", lambda request: asked.append(request.url) if "/health" in request.url else None)
     visitor.clock.install()
-    go_to(visitor, "Connect")
+    open_tab(visitor, "Connect")
     expect(visitor.locator(".ig-health-words")).to_have_text("The server answers.")
     before = len(asked)
     visitor.clock.run_for(10_500)
     assert before + 1 <= len(asked) <= before + 3
-    go_to(visitor, "Compare")
+    open_tab(visitor, "Compare")
     before = len(asked)
     visitor.clock.run_for(20_000)
     assert len(asked) == before
@@ -225,7 +213,7 @@ def test_health_is_asked_only_while_it_is_in_sight(visitor: Page) -> None:
 
 def test_connect_on_a_narrow_dark_page(visit: Callable[..., Page]) -> None:
     page = visit("/web/?__theme=dark", NARROW, True)
-    go_to(page, "Connect")
+    open_tab(page, "Connect")
     expect(page.locator(".ig-snippets:visible pre code").first).to_contain_text("curl -s")
     assert width_of(page) <= NARROW["width"]
     keep_picture(page, "connect_narrow_dark")
