@@ -40,13 +40,14 @@ class PlaygroundEnvironment(Environment[Action, Observation, State]):
         """The same on the event loop, where the visitor is known."""
         return self.reset(seed, episode_id, **kwargs)
 
-    def step(self, action: Action, timeout_s: float | None = None, **kwargs: Any) -> Observation:
-        """A step of the visitor's episode."""
-        return self._mine().step(action, timeout_s, **kwargs)
+    @property
+    def step(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The visitor's own ``step``.
 
-    async def step_async(self, action: Action, timeout_s: float | None = None, **kwargs: Any) -> Observation:
-        """The same on the event loop, where the visitor is known."""
-        return self.step(action, timeout_s, **kwargs)
+        OpenEnv hands what it finds here to a thread, which does not know the visitor any more; so it is
+        looked up before.
+        """
+        return self._mine().step
 
     @property
     def state(self) -> State:
@@ -60,8 +61,9 @@ class PlaygroundEnvironment(Environment[Action, Observation, State]):
             left.close()
 
     def get_metadata(self) -> EnvironmentMetadata:
-        """Name, description and version of the environment."""
-        return self._pattern.get_metadata()
+        """Title, description and version of the environment."""
+        metadata = self._pattern.get_metadata()
+        return metadata.model_copy(update={"name": self._make.bound.spec.title})
 
     def render_web(self, observation: dict[str, Any]) -> str | None:
         """The environment's drawing of an observation."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ class FakeChat:
     url: str = ""
     always: Answer = field(default_factory=lambda: said('{"batch_size": 96}'))
     answers: list[Answer] = field(default_factory=list)
+    delay_s: float = 0.0
     requests: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
 
@@ -46,6 +48,7 @@ def fake_chat() -> Iterator[FakeChat]:
             length = int(self.headers.get("content-length", 0))
             chat.requests.append(json.loads(self.rfile.read(length)))
             chat.keys.append(self.headers.get("authorization", ""))
+            time.sleep(chat.delay_s)
             answer = chat.answers.pop(0) if chat.answers else chat.always
             if not self.path.endswith("/v1/chat/completions"):
                 answer = Answer("no such path", 404)
