@@ -19,7 +19,7 @@ from server.bound import BoundEnv
 from server.dashboard.compare import compare_tab
 from server.dashboard.connect import connect_tab
 from server.dashboard.mount import ASSETS
-from server.dashboard.play import play_tab
+from server.dashboard.play.tab import play_tab
 from server.dashboard.playground import PlaygroundEnvironment
 from server.dashboard.views.view import view_of
 from server.dashboard.watch import watch_tab

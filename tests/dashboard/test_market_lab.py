@@ -17,13 +17,14 @@ from agents.market_play import named_policy
 from agents.market_policies import PriceParameters
 from agents.market_train import TrainingSettings, evolve
 from inferencegym.errors import InferenceGymError, InvalidValueError, UnknownNameError
-from server.dashboard import market_lab_play, market_retrain
-from server.dashboard.market_lab_report import bar, verdict
-from server.dashboard.market_lab_run import RETRAINED, Press, Run, checked_setup
-from server.dashboard.market_lab_scene import scene_of
-from server.dashboard.market_lab_tables import averages, parameters, signed
-from server.dashboard.market_retrain import Limits, Progress, Queue, check_size, retrain
-from server.dashboard.market_retrain_order import Order, Standing, Trained
+from server.dashboard.market_lab import playing
+from server.dashboard.market_lab import retrain as retraining
+from server.dashboard.market_lab.report import bar, verdict
+from server.dashboard.market_lab.retrain import Limits, Progress, Queue, check_size, retrain
+from server.dashboard.market_lab.retrain_order import Order, Standing, Trained
+from server.dashboard.market_lab.run import RETRAINED, Press, Run, checked_setup
+from server.dashboard.market_lab.scene import scene_of
+from server.dashboard.market_lab.tables import averages, parameters, signed
 
 SETUP = checked_setup("surge", 64.0, 11.0)
 HOURS = 80
@@ -193,7 +194,7 @@ def test_a_run_in_which_both_markets_die_ends_there():
     scene = scene_of(run, duel)
     assert scene.length == scene.steps == duel.hour < 200
     assert all(span.first < duel.hour for span in scene.spans)
-    assert "The run is over" in market_lab_play.act(run, Pressed("surge", duel.hour))[1]  # type: ignore[arg-type]
+    assert "The run is over" in playing.act(run, Pressed("surge", duel.hour))[1]  # type: ignore[arg-type]
 
 
 def test_parameters_are_named_with_bounds_and_units():
@@ -215,7 +216,7 @@ def play(*changes: Any, trained: PriceParameters | None = None) -> tuple[Any, ..
     values = ["surge", 64, 11.0, HOURS, 3, "rule", "evolved"]
     for index, value in changes:
         values[index] = value
-    return market_lab_play.play(*values, trained)
+    return playing.play(*values, trained)
 
 
 class Pressed:
@@ -230,7 +231,7 @@ def test_a_run_and_a_press():
     assert (scene["steps"], said) == (HOURS, "")
     assert file["text"] == run.play().csv()
     assert "Averages" in tables
-    scene, said, run, _, file = market_lab_play.act(run, Pressed("surge", 12))  # type: ignore[arg-type]
+    scene, said, run, _, file = playing.act(run, Pressed("surge", 12))  # type: ignore[arg-type]
     assert (scene["start"], run.presses) == (12, (Press("surge", 12),))
     assert "Surge in hours 13 to 24" in said
     assert file["text"] == run.play().csv()
@@ -240,7 +241,7 @@ def test_what_is_refused_changes_nothing_and_says_why():
     for outputs, says in (
         (play((1, 1000)), "GPUs: 1000 is not allowed; allowed: a whole number from 8 to 256"),
         (play((6, RETRAINED)), "no retrained policy of yours"),
-        (market_lab_play.act(None, Pressed("surge", 3)), "server was restarted"),  # type: ignore[arg-type]
+        (playing.act(None, Pressed("surge", 3)), "server was restarted"),  # type: ignore[arg-type]
     ):
         assert says in outputs[1]
         assert "alert" in outputs[1]
@@ -280,7 +281,7 @@ def test_a_training_that_is_left_ends_and_gives_its_turn_to_the_next(monkeypatch
         return started[-1]
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", remember)
-    monkeypatch.setattr(market_retrain, "BEAT_S", 0.05)
+    monkeypatch.setattr(retraining, "BEAT_S", 0.05)
 
     async def leave() -> None:
         queue = Queue(1)
@@ -303,11 +304,11 @@ def test_a_training_that_is_left_ends_and_gives_its_turn_to_the_next(monkeypatch
 def test_a_failure_and_a_full_queue_are_sentences(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(InferenceGymError, match=r"The training failed: .*population"):
         asyncio.run(all_of(replace(SMALL, population=1), Queue(1)))
-    monkeypatch.setattr(market_retrain, "QUEUE_MAX", 0)
+    monkeypatch.setattr(retraining, "QUEUE_MAX", 0)
     with pytest.raises(InferenceGymError, match="Try again later"):
         asyncio.run(all_of(SMALL, Queue(1)))
     monkeypatch.undo()
-    monkeypatch.setattr(market_retrain, "TIME_LIMIT_S", 0.0)
+    monkeypatch.setattr(retraining, "TIME_LIMIT_S", 0.0)
     with pytest.raises(InferenceGymError, match="stopped"):
         asyncio.run(all_of(SMALL, Queue(1)))
 

@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
 
-from server.dashboard.market_lab_run import Run, checked_setup
+from server.dashboard.market_lab.run import Run, checked_setup
 from tests.dashboard.conftest import NARROW, build_page, keep_picture, width_of
 from tests.live import free_port, live_process
 

@@ -12,8 +12,8 @@ from agents.registry import rule_name
 from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InferenceGymError
 from inferencegym.registry import EnvSpec, all_specs, get_spec, register, unregister
 from server.bound import BoundEnv
-from server.dashboard.play_text import consequence, grade_text, observation_text
-from server.dashboard.played import Played
+from server.dashboard.play.episode import Played
+from server.dashboard.play.text import consequence, grade_text, observation_text
 from server.dashboard.wording import in_words, name_and_unit, number, signed
 from tests.server.toy_env import SPEC as TOY
 

@@ -17,7 +17,7 @@ def _dies(_task_id: str, _info: Mapping[str, Any]) -> dict[str, float]:
 VIEW = View(
     step_title="time (h)",
     actions=(("5 % up", {"change": 0.05}), ("5 % down", {"change": -0.05}), ("20 % up", {"change": 0.2})),
-    extra_tabs=(("Market lab", "server.dashboard.market_lab:market_lab_tab"),),
+    extra_tabs=(("Market lab", "server.dashboard.market_lab.tab:market_lab_tab"),),
     panels=(
         Panel("Price", "USD per GPU-hour", (Signal("price", "info.metrics.price"),), digits=2),
         Panel("Queue", "jobs", (Signal("waiting", "info.metrics.queue_depth"),), better="less"),

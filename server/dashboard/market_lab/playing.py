@@ -10,9 +10,9 @@ from agents.market_duel import EVENT_HOURS, Duel
 from agents.market_policies import PriceParameters
 from inferencegym.errors import InferenceGymError
 from server.dashboard.download import file_of
-from server.dashboard.market_lab_run import Run, checked_setup, too_late
-from server.dashboard.market_lab_scene import scene_of
-from server.dashboard.market_lab_tables import averages, parameters
+from server.dashboard.market_lab.run import Run, checked_setup, too_late
+from server.dashboard.market_lab.scene import scene_of
+from server.dashboard.market_lab.tables import averages, parameters
 from server.dashboard.message import NO_MESSAGE, message
 
 __all__ = ["act", "play", "shown"]

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from inferencegym.errors import InferenceGymError, InvalidValueError
-from server.dashboard.market_retrain_order import Order, Standing, Trained
+from server.dashboard.market_lab.retrain_order import Order, Standing, Trained
 
 __all__ = [
     "BEAT_S",
@@ -134,7 +134,7 @@ async def retrain(order: Order, queue: Queue = QUEUE) -> AsyncGenerator[Progress
 
 async def _train(order: Order) -> AsyncGenerator[Progress | Trained]:
     pipe = asyncio.subprocess.PIPE
-    command = (sys.executable, "-m", f"{__package__}.market_retrain_worker")
+    command = (sys.executable, "-m", f"{__package__}.retrain_worker")
     process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
     try:
         assert process.stdin is not None

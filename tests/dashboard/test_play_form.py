@@ -6,7 +6,7 @@ import pytest
 
 from inferencegym.registry import all_specs, get_spec
 from server.bound import BoundEnv
-from server.dashboard.action_form import Knob, form_of, option_label
+from server.dashboard.play.form import Knob, form_of, option_label
 from tests.server.toy_env import SPEC as TOY
 
 SPECS = [*all_specs(), TOY]

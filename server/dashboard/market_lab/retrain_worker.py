@@ -1,8 +1,8 @@
 """The process in which a visitor's policy is trained: reads an order, writes JSON lines.
 
-``python -m server.dashboard.market_retrain_worker`` reads an order as JSON from standard input (see
-:mod:`server.dashboard.market_retrain_order`). It writes ``{"generation": n, "best": x}`` after each of its
-generations and at last a ``Trained``. When nobody reads any more, the next line ends the process.
+``python -m server.dashboard.market_lab.retrain_worker`` reads an order as JSON from standard input (see
+:mod:`~server.dashboard.market_lab.retrain_order`). It writes ``{"generation": n, "best": x}`` after each of
+its generations and at last a ``Trained``. When nobody reads any more, the next line ends the process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agents.market_files import load_parameters
 from agents.market_plain_arena import GAINS, RULE, PlainArena
 from agents.market_policies import PARAMETER_NAMES, PriceParameters
 from agents.market_train import HELD_OUT_SEEDS, TrainingSettings, evolve, make_arena
-from server.dashboard.market_retrain_order import Order, Standing, Trained
+from server.dashboard.market_lab.retrain_order import Order, Standing, Trained
 from simulator.market_kernel import DEAD, SCALE
 
 __all__ = ["train"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from server.dashboard.market_lab_tables import SIGNS, signed, table
-from server.dashboard.market_retrain import COMPILED, Progress
-from server.dashboard.market_retrain_order import Order, Standing, Trained
+from server.dashboard.market_lab.retrain import COMPILED, Progress
+from server.dashboard.market_lab.retrain_order import Order, Standing, Trained
+from server.dashboard.market_lab.tables import SIGNS, signed, table
 
 __all__ = ["ENGINE", "bar", "report", "verdict"]
 

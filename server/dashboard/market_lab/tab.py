@@ -11,17 +11,17 @@ import gradio as gr
 from agents.market_play import POLICIES
 from server.bound import BoundEnv
 from server.dashboard.download import download_button
-from server.dashboard.market_lab_play import act, play
-from server.dashboard.market_lab_report import ENGINE
-from server.dashboard.market_lab_run import HOURS_MAX, HOURS_MIN
-from server.dashboard.market_lab_train import STARTS, cancelled, train
-from server.dashboard.market_retrain import (
+from server.dashboard.market_lab.playing import act, play
+from server.dashboard.market_lab.report import ENGINE
+from server.dashboard.market_lab.retrain import (
     COMPILED,
     GENERATIONS_MAX,
     LIMITS,
     POPULATION_MAX,
     POPULATION_MIN,
 )
+from server.dashboard.market_lab.run import HOURS_MAX, HOURS_MIN
+from server.dashboard.market_lab.training import STARTS, cancelled, train
 from server.dashboard.message import NO_MESSAGE
 from server.dashboard.player import player
 from simulator.market_config import load_market
@@ -119,7 +119,7 @@ def _training_part(market: list[Any], results: list[Any]) -> None:
         train,
         [*market, generations, population, begin],
         [progress, standing, *buttons, *results],
-        # Who waits for their turn only sleeps; the queue is market_retrain's.
+        # Who waits for their turn only sleeps; the queue is :mod:`retrain`'s.
         concurrency_limit=None,
         show_progress="hidden",
     )

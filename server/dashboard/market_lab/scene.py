@@ -11,7 +11,7 @@ import numpy as np
 
 from agents.market_duel import EVENT_HOURS, SHOCK_LIMITS, SURGE_ARRIVALS, Duel, Row
 from agents.market_play import make_demand
-from server.dashboard.market_lab_run import Run
+from server.dashboard.market_lab.run import Run
 from server.dashboard.scene import Action, Chart, Limit, Line, Scene, Span, Tile
 from server.dashboard.views.market import VIEW
 from server.dashboard.views.view import Panel

@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 from env.protocols import TaskInfo
 from inferencegym.registry import EnvSpec
-from server.dashboard.action_form import option_label
-from server.dashboard.played import Graded, Played
+from server.dashboard.play.episode import Graded, Played
+from server.dashboard.play.form import option_label
 from server.dashboard.scene import Chart, Outcome, Scene
 from server.dashboard.views.view import view_of
 from server.dashboard.wording import in_words, name_and_unit, number, shares, signed, titled

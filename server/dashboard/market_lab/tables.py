@@ -8,7 +8,7 @@ from html import escape
 
 from agents.market_duel import EVENT_HOURS, Duel, Row, Summary
 from agents.market_policies import PARAMETER_NAMES, PriceParameters, parameter_bounds
-from server.dashboard.market_lab_run import Run
+from server.dashboard.market_lab.run import Run
 from simulator.market_config import MarketSetup
 from simulator.market_kernel import SCALE
 

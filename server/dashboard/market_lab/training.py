@@ -12,10 +12,9 @@ import gradio as gr
 from agents.market_play import POLICIES
 from agents.market_policies import PriceParameters
 from inferencegym.errors import InferenceGymError, UnknownNameError
-from server.dashboard.market_lab_play import shown
-from server.dashboard.market_lab_report import bar, report
-from server.dashboard.market_lab_run import RETRAINED, Run, checked_number, checked_setup
-from server.dashboard.market_retrain import (
+from server.dashboard.market_lab.playing import shown
+from server.dashboard.market_lab.report import bar, report
+from server.dashboard.market_lab.retrain import (
     BEAT_S,
     COMPILED,
     GENERATIONS_MAX,
@@ -25,7 +24,8 @@ from server.dashboard.market_retrain import (
     check_size,
     retrain,
 )
-from server.dashboard.market_retrain_order import Order, Trained
+from server.dashboard.market_lab.retrain_order import Order, Trained
+from server.dashboard.market_lab.run import RETRAINED, Run, checked_number, checked_setup
 from server.dashboard.message import NO_MESSAGE, message
 from simulator.market_kernel import SCALE
 

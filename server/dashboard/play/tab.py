@@ -11,10 +11,10 @@ import gradio as gr
 from env.protocols import TaskInfo
 from inferencegym.errors import InferenceGymError, InvalidValueError
 from server.bound import DEFAULT_SEED, BoundEnv
-from server.dashboard.action_controls import ActionControls
 from server.dashboard.message import NO_MESSAGE, message, sentence
-from server.dashboard.play_text import consequence, grade_text, observation_text, task_text
-from server.dashboard.played import Played
+from server.dashboard.play.controls import ActionControls
+from server.dashboard.play.episode import Played
+from server.dashboard.play.text import consequence, grade_text, observation_text, task_text
 from server.dashboard.player import player
 
 __all__ = ["play_tab"]

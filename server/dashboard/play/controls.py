@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from env.protocols import TaskInfo
 from server.bound import BoundEnv
-from server.dashboard.action_form import Group, Knob, form_of, option_label
+from server.dashboard.play.form import Group, Knob, form_of, option_label
 from server.dashboard.wording import titled
 
 __all__ = ["ActionControls"]
