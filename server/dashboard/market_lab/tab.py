@@ -119,7 +119,7 @@ def _training_part(market: list[Any], results: list[Any]) -> None:
         train,
         [*market, generations, population, begin],
         [progress, standing, *buttons, *results],
-        # Who waits for their turn only sleeps; the queue is :mod:`retrain`'s.
+        # Who waits for their turn only sleeps; the queue is in retrain.py.
         concurrency_limit=None,
         show_progress="hidden",
     )
