@@ -62,8 +62,7 @@ def list_packs(as_json: JsonOption = False) -> None:
         return
     table = Table("pack", "GPU", "model", "engine", "tiers", "source")
     table.columns[0].no_wrap = True
-    for column in table.columns:
-        column.overflow = "fold"
+    table.columns[2].overflow = "fold"
     for row in rows:
         gpus = row["gpu"] if row["gpus_per_engine"] == 1 else f"{row['gpus_per_engine']} x {row['gpu']}"
         mark = " *" if row["used"] else ""
@@ -73,7 +72,7 @@ def list_packs(as_json: JsonOption = False) -> None:
             gpus,
             row["model"].rpartition("/")[2],
             engine,
-            ", ".join(row["tier_names"]),
+            ", ".join(row["tier_names"]).replace("(estimated)", "est."),
             row["source"],
         )
     Console().print(table)
