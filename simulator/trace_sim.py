@@ -325,10 +325,16 @@ def packs_on_offer() -> tuple[dict[str, PackMetadata], dict[str, str]]:
     unreadable: dict[str, str] = {}
     for name, path in known_packs().items():
         try:
-            readable[name] = read_pack(path).metadata
+            readable[name] = _metadata_at(path)
         except TracePackError as error:
             unreadable[name] = error.message
     return readable, unreadable
+
+
+@cache
+def _metadata_at(path: Path) -> PackMetadata:
+    """Read once, as the tables are: a process plays and tells one version of a pack."""
+    return read_pack(path).metadata
 
 
 @cache
