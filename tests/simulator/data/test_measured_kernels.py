@@ -110,5 +110,10 @@ def test_unsupported_combinations_are_refused(
 
 def test_a_model_larger_than_the_memory_is_refused():
     kernels = MeasuredKernels("a100_sxm", "meta-llama/Meta-Llama-3.1-70B", "trtllm", None, 40.0)
-    with pytest.raises(TracePackError, match="40 GiB"):
+    with pytest.raises(TracePackError, match=r"40 GiB.*take more GPUs \(--tp\)"):
         kernels.memory(0)
+
+
+def test_a_build_says_nothing_of_tables_of_other_kinds_of_models(caplog: pytest.LogCaptureFixture):
+    MeasuredKernels("h100_sxm", LLAMA, "vllm", None, 80.0)
+    assert not [record for record in caplog.records if "mla_" in record.getMessage()]
