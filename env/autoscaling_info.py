@@ -13,7 +13,7 @@ from simulator.autoscaling_fleet import ERROR_BUDGET, TPOT_SLO_MS, TTFT_SLO_MS
 from simulator.autoscaling_plan import HEALTHY_CPU, INTERVAL_S, WARM_UP_INTERVALS, FleetConfig, Window
 from simulator.autoscaling_replica import DEFAULT_REPLICA
 from simulator.autoscaling_state import TIMEOUT_S
-from simulator.packs import known_packs
+from simulator.trace_sim import packs_on_offer
 
 __all__ = ["describe"]
 
@@ -44,7 +44,7 @@ def describe() -> dict[str, Any]:
         "pass_lines": {task_id: task.line and task.line._asdict() for task_id, task in tasks.items()},
         "workloads": {task_id: _told(task.fleet) for task_id, task in tasks.items()},
         "trace_pack": asdict(simulator.metadata),
-        "trace_packs": list(known_packs()),
+        "trace_packs": list(packs_on_offer()[0]),
     }
 
 

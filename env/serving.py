@@ -16,6 +16,7 @@ from env.checks import check_alike, checked_progress, checked_seed, checked_snap
 from env.protocols import TaskInfo
 from env.reward import RewardFunction
 from env.serving_tasks import ALL_TASKS, TASKS, RewardWeights, calibrated, get_task, load_calibration
+from env.serving_traffic import recorded_workload
 from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InvalidValueError
 from inferencegym.models import (
     LATENCY_MS_MAX,
@@ -24,18 +25,16 @@ from inferencegym.models import (
     RewardConfig,
     ServeAction,
     ServeObservation,
-    TrafficConfig,
     construct,
 )
 from simulator.data.pack_schema import VALUE_COLUMNS
-from simulator.packs import known_packs, pack_name
+from simulator.packs import pack_name
 from simulator.physics import prompt_bucket
 from simulator.recorded_workload import make_generator
 from simulator.serving_engine import Engine, EngineModel, Knobs, SecondResult, ServingEngine
-from simulator.trace_file import parse_trace
 from simulator.trace_replay import ReplayWorkload
-from simulator.trace_sim import TraceSimulator, shared_simulator
-from simulator.traffic_files import recorded_trace
+from simulator.trace_sim import TraceSimulator, packs_on_offer, shared_simulator
+from simulator.traffic_files import recordings
 from simulator.workload import BURST, EpisodeTraffic, WorkloadGenerator
 
 __all__ = ["InferenceEnv", "describe", "make_env"]
@@ -116,7 +115,7 @@ class InferenceEnv:
             self._workload.primary_slo_ms,
             self.memory_limit_gb,
         )
-        self._told = told_settings(self.trace_pack, self.engine_timing)
+        self._told = told_settings(self.trace_pack, self.engine_timing, self.generator)
         self._seed = checked_seed(seed)
         self._make_engine = engine
         self._engine: Engine | None = None
@@ -334,10 +333,15 @@ class InferenceEnv:
         }
 
 
-def told_settings(trace_pack: str, timing: EngineTiming) -> dict[str, str]:
-    """What ``info["settings"]`` says of an episode. Additive engines, the usual ones, go unnamed."""
-    named = {"trace_pack": trace_pack}
-    return named if timing == "additive" else {**named, "engine_timing": timing}
+def told_settings(trace_pack: str, timing: EngineTiming, workload: WorkloadGenerator) -> dict[str, Any]:
+    """What ``info["settings"]`` says of an episode. Additive engines, the usual ones, go unnamed, and so does
+    the task's own traffic."""
+    told: dict[str, Any] = {"trace_pack": trace_pack}
+    if timing != "additive":
+        told["engine_timing"] = timing
+    if isinstance(workload, ReplayWorkload):
+        told["traffic"] = workload.summary()
+    return told
 
 
 def _metrics(result: SecondResult) -> dict[str, Any]:
@@ -398,38 +402,21 @@ def make_env(
     settings = None if config is None else _config(config)
     pack = None if settings is None else settings.trace_pack
     traffic = None if settings is None else settings.traffic
-    workload = None if traffic is None else _replay(traffic, task_id)
+    workload = None if traffic is None else recorded_workload(traffic, get_task(task_id))
     return InferenceEnv(shared_simulator(pack), task_id, seed, settings, workload, engine)
-
-
-def _replay(traffic: TrafficConfig, task_id: str) -> ReplayWorkload:
-    """The recording that a config gives or names, with the task's classes, objectives and limits.
-
-    Raises TracePackError, UnknownNameError, InvalidValueError: what is wrong with it.
-    """
-    if traffic.text is not None:
-        trace = parse_trace(traffic.text, skip_empty=True)
-    else:
-        trace = recorded_trace(traffic.file or "")
-    task = get_task(task_id)
-    return ReplayWorkload(
-        trace,
-        task.workload,
-        task.info.episode_length,
-        start_s=traffic.start_s,
-        speed=float(traffic.speed),
-        replicas=traffic.replicas,
-    )
 
 
 def describe() -> dict[str, Any]:
     """This environment's part of GET /info: reward weights and provenance of the physics."""
     tasks = {task_id: get_task(task_id) for task_id in TASKS}
+    packs, unreadable = packs_on_offer()
     return {
         "reward_weights": {task_id: asdict(task.weights) for task_id, task in tasks.items()},
         "workloads": {task_id: task.workload.model_dump(mode="json") for task_id, task in tasks.items()},
         "engine_timings": {task_id: get_task(task_id).engine_timing for task_id in ALL_TASKS},
         "trace_pack": asdict(shared_simulator().table.metadata),
-        "trace_packs": {name: asdict(shared_simulator(name).table.metadata) for name in known_packs()},
+        "trace_packs": {name: asdict(metadata) for name, metadata in packs.items()},
+        "unreadable_trace_packs": unreadable,
+        "traffic_files": list(recordings()),
         "calibration": load_calibration(),
     }

@@ -7,7 +7,6 @@ together with a digest of the pack, so that a changed pack is measured again.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
 from functools import cache
@@ -19,6 +18,7 @@ from grader.calibrate import quick_anchors, task_anchors
 from grader.scoring import Anchors
 from inferencegym.models import EngineTiming
 from simulator.packs import pack_path
+from simulator.trace_table import load_trace_table
 
 __all__ = ["anchors_of", "measured_of"]
 
@@ -46,7 +46,8 @@ def measured_of(pack: str, task_id: str, timing: EngineTiming | None = None) -> 
 
 @cache
 def _measured(pack: str, path: Path, task_id: str, timing: EngineTiming) -> dict[str, Any]:
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    # Of the pack that is played here, not of what may lie in its place by now.
+    digest = load_trace_table(path).sha256
     kept = path.with_suffix(".anchors.json")
     document = _read(kept)
     tasks: dict[str, Any] = document.get("tasks", {}) if document.get("sha256") == digest else {}

@@ -7,7 +7,7 @@ and their score is. See :mod:`grader.scoring` for the formulas.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -23,6 +23,7 @@ from inferencegym.errors import InvalidValueError
 from inferencegym.models import BATCH_SIZE_MAX, LATENCY_MS_MAX, MEMORY_GB_MAX, EngineTiming, Real, Whole
 from simulator.engine_timing import ENGINE_TIMINGS
 from simulator.packs import pack_name, pack_path
+from simulator.trace_replay import ReplayWorkload
 
 __all__ = ["GRADER", "ServingGrader"]
 
@@ -65,7 +66,7 @@ class ServingGrader:
         task = get_task(task_id)
         check_length("episode_log", log, task.info.episode_length)
         steps = [_figures(index, entry) for index, entry in enumerate(log)]
-        return _grade(task, steps, verified, *_settings_of(log[0], task))
+        return _grade(task, steps, verified, _settings_of(log[0], task))
 
     def grade_replay(
         self,
@@ -87,7 +88,8 @@ class ServingGrader:
         for action in parsed:
             info = env.step(action)[3]
             steps.append(_figures(len(steps), {"action": info["action"], "metrics": info["metrics"]}))
-        return _grade(task, steps, True, env.trace_pack, env.engine_timing)
+        played = _Settings(env.trace_pack, env.engine_timing, isinstance(env.generator, ReplayWorkload))
+        return _grade(task, steps, True, played)
 
 
 GRADER = ServingGrader()
@@ -115,8 +117,17 @@ def _figures(index: int, entry: Any) -> StepFigures:
     )
 
 
-def _settings_of(entry: Mapping[str, Any], task: ServingTask) -> tuple[str, EngineTiming]:
-    """Trace pack and engine timing of a log, as its first entry tells them.
+class _Settings(NamedTuple):
+    """What a grade depends on beside task and steps."""
+
+    pack: str
+    timing: EngineTiming
+    recorded: bool
+    """On recorded traffic, where the task's baseline says nothing."""
+
+
+def _settings_of(entry: Mapping[str, Any], task: ServingTask) -> _Settings:
+    """The settings of a log, as its first entry tells them.
 
     Without settings they are the defaults of server and task. Settings without a timing are additive: that is
     what they leave out.
@@ -124,18 +135,19 @@ def _settings_of(entry: Mapping[str, Any], task: ServingTask) -> tuple[str, Engi
     settings = log_settings(entry)
     pack = str(settings["trace_pack"]) if "trace_pack" in settings else pack_name(pack_path())
     if not settings:
-        return pack, task.engine_timing
+        return _Settings(pack, task.engine_timing, recorded=False)
     timing = settings.get("engine_timing", "additive")
     if timing not in ENGINE_TIMINGS:
         raise InvalidValueError("episode_log[0].settings.engine_timing", timing, " or ".join(ENGINE_TIMINGS))
-    return pack, timing
+    return _Settings(pack, timing, "traffic" in settings)
 
 
 def _grade(
-    task: ServingTask, steps: Sequence[StepFigures], verified: bool, pack: str, timing: EngineTiming
+    task: ServingTask, steps: Sequence[StepFigures], verified: bool, settings: _Settings
 ) -> GradeResult:
+    pack, timing, recorded = settings
     task_id, length = task.info.id, task.info.episode_length
     score, breakdown = score_steps(task_id, steps, length, anchors_of(pack, task_id, timing))
-    baseline = measured_of(pack, task_id, timing)["baseline_score"]
+    baseline = None if recorded else measured_of(pack, task_id, timing)["baseline_score"]
     feedback = feedback_sentence(task_id, score, breakdown, baseline)
     return GradeResult(score, breakdown, feedback, verified, len(steps))

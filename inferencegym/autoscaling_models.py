@@ -161,6 +161,7 @@ class AutoscalingConfig(BaseModel):
     scenario: Scenario | None = Field(default=None, description="An incident on top of the task.")
     trace_pack: str | None = Field(
         default=None,
+        min_length=1,
         max_length=100,
         description="GPU and model of the replicas, by the name of a trace pack.",
     )

@@ -16,6 +16,7 @@ __all__ = [
     "InvalidValueError",
     "ServerUnavailableError",
     "SessionNotFoundError",
+    "TraceFileError",
     "TracePackError",
     "UnknownNameError",
 ]
@@ -97,9 +98,16 @@ class SessionNotFoundError(InferenceGymError):
 
 
 class TracePackError(InferenceGymError):
-    """A trace pack or trace file that is missing, malformed or inconsistent."""
+    """A trace pack that is missing, malformed or inconsistent."""
 
     code = "bad_trace_pack"
+    status = 422
+
+
+class TraceFileError(InferenceGymError):
+    """Recorded traffic that is missing, malformed or out of order."""
+
+    code = "bad_trace_file"
     status = 422
 
 

@@ -251,7 +251,10 @@ class RewardConfig(BaseModel):
     gamma: Weight | None = Field(default=None, description="Weight of SLO violations V.")
     delta: Weight | None = Field(default=None, description="Weight of cost C.")
     trace_pack: str | None = Field(
-        default=None, max_length=100, description="GPU and model to serve with, by the name of a trace pack."
+        default=None,
+        min_length=1,
+        max_length=100,
+        description="GPU and model to serve with, by the name of a trace pack.",
     )
     traffic: TrafficConfig | None = Field(default=None, description="Recorded requests to play.")
     engine_timing: EngineTiming | None = Field(

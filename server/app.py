@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pydantic import ValidationError
 
+from inferencegym.errors import InferenceGymError
 from inferencegym.registry import EnvSpec, all_specs
 from server.listening import why_not_listen
 from server.settings import Settings, told
@@ -103,6 +104,11 @@ def main() -> None:
     problem = why_not_listen(settings.host, settings.port)
     if problem:
         _give_up([problem])
+    try:
+        for spec in all_specs():
+            spec.part("info")()
+    except InferenceGymError as error:  # a setting of an environment, such as a trace pack that is not there
+        _give_up([str(error)])
     uvicorn.run(
         create_app(settings),
         host=settings.host,

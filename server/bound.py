@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
+import anyio.to_thread
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from env.protocols import Episode, Grader, TaskInfo, listed_tasks, task_named
@@ -121,6 +122,12 @@ class BoundEnv:
         """A new episode and its first observation."""
         episode: Episode = self.spec.part("make_env")(start.task_id, seed=start.seed, config=start.config)
         return episode, episode.reset()
+
+    async def begin_beside(self, start: EpisodeStart) -> tuple[Episode, BaseModel]:
+        """The same without holding up others: what a config names may have to be read from a file first."""
+        if start.config is None:
+            return self.begin(start)
+        return await anyio.to_thread.run_sync(self.begin, start)
 
     @cached_property
     def reward_terms(self) -> tuple[str, ...]:

@@ -100,7 +100,8 @@ class BodyTooLargeError(InferenceGymError):
         super().__init__(
             f"The body is larger than {limit_bytes} bytes.",
             "POST /grader takes larger bodies than the other endpoints; a replay (task_id, seed, actions) "
-            "is the smallest way to grade an episode.",
+            "is the smallest way to grade an episode. The operator sets INFERENCEGYM_MAX_BODY_BYTES and "
+            "INFERENCEGYM_GRADER_MAX_BODY_BYTES.",
         )
 
 

@@ -59,12 +59,26 @@ class RegistryEnvironment(Environment[Action, Observation, State]):
 
     def reset(self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> Observation:
         """Start an episode and return its first observation (reward None)."""
+        start = self._start_of(seed, episode_id, kwargs)
+        return self._started_anew(start, *self.bound.begin(start))
+
+    async def reset_async(
+        self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any
+    ) -> Observation:
+        """The same on the event loop."""
+        start = self._start_of(seed, episode_id, kwargs)
+        episode, observation = await self.bound.begin_beside(start)
+        self._refuse_if_closed()  # the connection may have gone meanwhile
+        return self._started_anew(start, episode, observation)
+
+    def _start_of(self, seed: int | None, episode_id: str | None, fields: dict[str, Any]) -> EpisodeStart:
         self._refuse_if_closed()
-        if "split" in kwargs or "index" in kwargs:
-            split, index = kwargs.pop("split", SPLIT), kwargs.pop("index", 0)
-            kwargs["task_id"] = kwargs.get("task_id") or self._task_at(split, index)
-        start = self.bound.parse_reset_fields({"seed": seed, "episode_id": episode_id, **kwargs})
-        episode, observation = self.bound.begin(start)
+        if "split" in fields or "index" in fields:
+            split, index = fields.pop("split", SPLIT), fields.pop("index", 0)
+            fields["task_id"] = fields.get("task_id") or self._task_at(split, index)
+        return self.bound.parse_reset_fields({"seed": seed, "episode_id": episode_id, **fields})
+
+    def _started_anew(self, start: EpisodeStart, episode: Episode, observation: BaseModel) -> Observation:
         self._episode, self._start = episode, start
         self._seen, self.log = Seen(observation, None, episode.done), []
         self._reset_rubric()
@@ -75,12 +89,6 @@ class RegistryEnvironment(Environment[Action, Observation, State]):
             "episode_length": episode.task.episode_length,
         }
         return first_observation(self.models, observation, info)
-
-    async def reset_async(
-        self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any
-    ) -> Observation:
-        """The same on the event loop."""
-        return self.reset(seed, episode_id, **kwargs)
 
     def step(self, action: Action, timeout_s: float | None = None, **kwargs: Any) -> Observation:
         """Take one step. Raises EpisodeNotStartedError or EpisodeDoneError; nothing is changed then."""

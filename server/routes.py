@@ -55,7 +55,7 @@ class RestEndpoints:
         The reply's `session_id` is needed by all further calls. A malformed body starts nothing.
         """
         start = self._bound.parse_reset(await json_body(request))
-        episode, observation = self._bound.begin(start)
+        episode, observation = await self._bound.begin_beside(start)
         session = self._services.sessions.create(start, episode)
         return json_response(
             {

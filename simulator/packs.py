@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from inferencegym.errors import TracePackError, UnknownNameError
-from simulator.data.pack_io import DEFAULT_PACK_PATH
+from simulator.data.pack_io import DEFAULT_PACK_PATH, PACK_SUFFIX
 
 __all__ = [
     "DEFAULT_PACK",
@@ -48,7 +48,7 @@ def known_packs() -> dict[str, Path]:
         return dict(SHIPPED)
     if not Path(named).is_dir():
         raise TracePackError(f"{FOLDER_VARIABLE}: {named!r} is no folder.")
-    added = {file.stem: file for file in sorted(Path(named).glob("*.parquet"))}
+    added = {file.stem: file for file in sorted(Path(named).glob(f"*{PACK_SUFFIX}"))}
     return {**added, **SHIPPED}
 
 
@@ -69,10 +69,10 @@ def pack_path(name: str | None = None) -> Path:
         UnknownNameError: no such pack; lists near matches.
     """
     default = default_pack()
-    own = Path(default) if default.endswith(".parquet") else None
+    own = Path(default) if default.endswith(PACK_SUFFIX) else None
     if own is not None and name in (None, own.stem):
         return own
-    wanted, known = name or default, known_packs()
+    wanted, known = default if name is None else name, known_packs()
     if wanted not in known:
         raise UnknownNameError("trace_pack", wanted, known)
     return known[wanted]

@@ -30,7 +30,7 @@ from typing import Any, BinaryIO, NoReturn, cast
 import numpy as np
 import numpy.typing as npt
 
-from inferencegym.errors import TracePackError
+from inferencegym.errors import TraceFileError
 
 __all__ = [
     "FORMATS",
@@ -51,8 +51,8 @@ TOKENS_MAX = 1_000_000
 """Longest prompt or output, tokens: beyond every context window that is served today."""
 
 _MAX_LINE_BYTES = 1_000_000
-_TIME_MAX = 1e15
-"""Largest number taken for a time, in the format's unit: above any epoch in ms, and exact as a float."""
+_TIME_MAX_S = 1e11
+"""Largest number taken for a time, seconds: 3,000 years after 1970. Milliseconds since 1970 are above it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,11 @@ class TraceFormat:
     def columns(self) -> tuple[str, str, str]:
         """The three columns that are read."""
         return self.time, self.prompt, self.output
+
+    @property
+    def unit(self) -> str:
+        """What its times are."""
+        return {None: "a date and time (ISO 8601)", 1.0: "seconds", 1e-3: "milliseconds"}[self.unit_s]
 
 
 FORMATS = (
@@ -118,18 +123,18 @@ def read_trace(path: str | Path, *, skip_empty: bool = False) -> RequestTrace:
             instead of refusing the file.
 
     Raises:
-        TracePackError: what is wrong, in which line and column.
+        TraceFileError: what is wrong, in which line and column.
     """
     path = Path(path)
     try:
         with path.open("rb") as file:
             return _read(path.name, file, skip_empty)
     except OSError as error:
-        raise TracePackError(f"{path.name}: cannot be read: {error.strerror}.") from None
+        raise TraceFileError(f"{path.name}: cannot be read: {error.strerror}.") from None
 
 
 def parse_trace(text: str, *, skip_empty: bool = False) -> RequestTrace:
-    """The same from a text. Raises TracePackError that calls the file "traffic"."""
+    """The same from a text. Raises TraceFileError that calls the file "traffic"."""
     return _read("traffic", BytesIO(text.encode()), skip_empty)
 
 
@@ -137,7 +142,7 @@ def _read(name: str, file: BinaryIO, skip_empty: bool) -> RequestTrace:
     lines = _decoded_lines(name, file)
     first = next((line for line in lines if line[1].strip()), None)
     if first is None:
-        raise TracePackError(f"{name}: the file is empty.", _KNOWN)
+        raise TraceFileError(f"{name}: the file is empty.", _KNOWN)
     source = _JsonLines if first[1].lstrip().startswith("{") else _Csv
     table = source(name, chain([first], lines))
     collector = _Collector(name, _recognise(name, first[0], table.names), skip_empty)
@@ -157,12 +162,12 @@ def _decoded_lines(name: str, file: BinaryIO) -> _Lines:
     while raw := file.readline(_MAX_LINE_BYTES):
         number += 1
         if len(raw) == _MAX_LINE_BYTES:
-            raise TracePackError(f"{name}: line {number} is longer than {_MAX_LINE_BYTES} bytes.")
+            raise TraceFileError(f"{name}: line {number} is longer than {_MAX_LINE_BYTES} bytes.")
         try:
             yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
             byte = raw[error.start]
-            raise TracePackError(
+            raise TraceFileError(
                 f"{name}: line {number} is not UTF-8 text (byte 0x{byte:02x} at position {error.start}).",
                 "Compressed files must be unpacked first.",
             ) from None
@@ -185,23 +190,29 @@ class _Csv:
         try:
             return next(self._reader, None)
         except csv.Error as error:
-            raise TracePackError(f"{self._name}: line {self._line} is no CSV: {error}.") from None
+            raise TraceFileError(f"{self._name}: line {self._line} is no CSV: {error}.") from None
 
     def rows(self, columns: tuple[str, str, str]) -> _Rows:
         """Line number and the cells of three columns, row by row."""
         folded = [cell.casefold() for cell in self.names]
+        twice = [column for column in columns if folded.count(column.casefold()) > 1]
+        if twice:
+            raise TraceFileError(f"{self._name}: line {self._line}: there are two columns {twice[0]}.")
         places = [folded.index(column.casefold()) for column in columns]
         time, prompt, output = places
         while (row := self._next()) is not None:
             if not any(row):
                 continue
-            try:
-                yield self._line, (row[time], row[prompt], row[output])
-            except IndexError:
+            if len(row) <= max(places):
                 missing = columns[places.index(max(places))]
-                raise TracePackError(
-                    f"{self._name}: line {self._line}: column {missing} is missing."
-                ) from None
+                raise TraceFileError(f"{self._name}: line {self._line}: column {missing} is missing.")
+            if len(row) > len(folded) and any(row[len(folded) :]):
+                raise TraceFileError(
+                    f"{self._name}: line {self._line}: there are {len(row)} cells, in the header "
+                    f"{len(folded)} columns.",
+                    "A number must not be written with a comma.",
+                )
+            yield self._line, (row[time], row[prompt], row[output])
 
 
 class _JsonLines:
@@ -217,9 +228,9 @@ class _JsonLines:
         try:
             value: Any = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise TracePackError(f"{self._name}: line {line} is no JSON: {error}.") from None
+            raise TraceFileError(f"{self._name}: line {line} is no JSON: {error}.") from None
         if not isinstance(value, dict):
-            raise TracePackError(f"{self._name}: line {line} is no JSON object.")
+            raise TraceFileError(f"{self._name}: line {line} is no JSON object.")
         return cast("dict[str, Any]", value)
 
     def rows(self, columns: tuple[str, str, str]) -> _Rows:
@@ -232,7 +243,7 @@ class _JsonLines:
             value = self._object(line, text)
             missing = [key for key in keys if key not in value]
             if missing:
-                raise TracePackError(f"{self._name}: line {line}: column {missing[0]} is missing.")
+                raise TraceFileError(f"{self._name}: line {line}: column {missing[0]} is missing.")
             yield line, (value[keys[0]], value[keys[1]], value[keys[2]])
 
 
@@ -247,12 +258,12 @@ def _recognise(name: str, line: int, names: list[str]) -> TraceFormat:
     if not missing[nearest]:
         return nearest
     if len(missing[nearest]) < len(nearest.columns) - 1:
-        raise TracePackError(
+        raise TraceFileError(
             f"{name}: line {line}: column {missing[nearest][0]} ({nearest.name} format) is missing.", _KNOWN
         )
     shown = ", ".join(names)
     shown = shown if len(shown) <= 120 else shown[:117] + "..."
-    raise TracePackError(f"{name}: line {line}: no known columns in: {shown}.", _KNOWN)
+    raise TraceFileError(f"{name}: line {line}: no known columns in: {shown}.", _KNOWN)
 
 
 _WHOLE = f"a whole number from 1 to {TOKENS_MAX:,}"
@@ -284,7 +295,7 @@ class _Collector:
             self._skipped += 1
             return
         if len(self._arrival) == MAX_REQUESTS:
-            raise TracePackError(
+            raise TraceFileError(
                 f"{self._name}: line {line}: more than {MAX_REQUESTS:,} requests.", "Cut the file into parts."
             )
         self._arrival.append(arrival_s)
@@ -294,7 +305,7 @@ class _Collector:
     def trace(self) -> RequestTrace:
         """All requests, from time 0."""
         if not self._arrival:
-            raise TracePackError(f"{self._name}: there are no requests in the file.")
+            raise TraceFileError(f"{self._name}: there are no requests in the file.")
         arrival_s, prompt, output = (np.array(v) for v in (self._arrival, self._prompt, self._output))
         arrival_s -= arrival_s[0]
         for values in (arrival_s, prompt, output):
@@ -305,8 +316,10 @@ class _Collector:
         """Time since the first line."""
         unit_s = self.format.unit_s
         when = _date(cell) if unit_s is None else _number(cell)
-        if when is None or (isinstance(when, float) and abs(when) > _TIME_MAX):
-            allowed = "a date and time (ISO 8601)" if unit_s is None else f"a number up to {_TIME_MAX:g}"
+        limit = _TIME_MAX_S / (unit_s or 1.0)
+        if when is None or (isinstance(when, float) and abs(when) > limit):
+            unit = self.format.unit
+            allowed = unit if unit_s is None else f"a number of {unit} up to {limit:g}"
             self._refuse(line, self.format.time, cell, allowed)
         first = self._first = when if self._first is None else self._first
         if isinstance(when, float) and isinstance(first, float):
@@ -331,7 +344,7 @@ class _Collector:
     def _refuse(self, line: int, column: str, cell: Any, allowed: str, hint: str = "") -> NoReturn:
         shown = repr(cell)
         shown = shown if len(shown) <= 60 else shown[:57] + "..."
-        raise TracePackError(
+        raise TraceFileError(
             f"{self._name}: line {line}, column {column}: {shown} is not allowed; allowed: {allowed}.", hint
         )
 
@@ -344,7 +357,8 @@ def _number(cell: Any) -> float | None:
         value = float(cell)
     except (ValueError, OverflowError):
         return None
-    return value if isfinite(value) and not (isinstance(cell, str) and "_" in cell) else None
+    plain = not isinstance(cell, str) or (cell.isascii() and "_" not in cell)
+    return value if isfinite(value) and plain else None
 
 
 def _date(cell: Any) -> datetime | None:

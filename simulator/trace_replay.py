@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import isfinite, nextafter
+from numbers import Integral
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from inferencegym.errors import InvalidValueError
-from simulator.trace_file import RequestTrace, read_trace
+from simulator.trace_file import FORMATS, RequestTrace, read_trace
 from simulator.workload import (
     BURST,
     COOLDOWN,
@@ -83,16 +85,19 @@ class ReplayWorkload(WorkloadGenerator):
             raise InvalidValueError("speed", speed, f"a number above 0, up to {_SPEED_MAX:g}")
         if start_s is not None and not 0.0 <= start_s <= trace.duration_s:
             raise InvalidValueError(
-                "start_s", start_s, f"0 to {trace.duration_s:g}, the trace's last request"
+                "traffic.start_s", start_s, f"0 to {trace.duration_s:g}, the trace's last request"
             )
+        if start_s is None:
+            _check_density(trace, (steps + 1) * speed)
         if replicas is not None:
-            if not 1 <= replicas <= _REPLICAS_MAX:
-                raise InvalidValueError("replicas", replicas, f"1 to {_REPLICAS_MAX}")
+            if not _is_whole(replicas) or not 1 <= replicas <= _REPLICAS_MAX:
+                raise InvalidValueError("replicas", replicas, f"a whole number from 1 to {_REPLICAS_MAX}")
             config = config.model_copy(update={"replicas": replicas})
         super().__init__(config, steps)
         self.trace = trace
         self.start_s = start_s
         self.speed = speed
+        self._summary = _summary(trace, speed, config.replicas)
         self._prompt_mean = float(np.mean(trace.prompt_tokens))
         self._output_mean = float(np.mean(trace.output_tokens))
 
@@ -122,6 +127,10 @@ class ReplayWorkload(WorkloadGenerator):
         )
         return replace(traffic, rate_ema_rps=np.minimum(traffic.rate_ema_rps, ARRIVAL_RATE_MAX_RPS))
 
+    def summary(self) -> dict[str, Any]:
+        """What was understood of the recording, JSON-ready: its unit of time shows in its length and rate."""
+        return dict(self._summary)
+
     def _turns(self, total: int, rng: np.random.Generator) -> IntArray:
         """Indices of the requests that the balancer hands to this engine: every ``replicas``-th."""
         replicas = self.config.replicas
@@ -149,3 +158,36 @@ class ReplayWorkload(WorkloadGenerator):
 
     def _mean_output(self) -> float:
         return self._output_mean
+
+
+def _is_whole(value: object) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Integral)
+
+
+def _summary(trace: RequestTrace, speed: float, replicas: int) -> dict[str, Any]:
+    return {
+        "format": trace.format,
+        "requests": trace.requests,
+        "skipped": trace.skipped,
+        "duration_s": round(trace.duration_s, 3),
+        "requests_per_s": round(trace.rate_rps, 3),
+        "speed": speed,
+        "replicas": replicas,
+    }
+
+
+def _check_density(trace: RequestTrace, window_s: float) -> None:
+    """Refuse a recording in which a window drawn at random is empty as a rule: its unit is another one.
+
+    Raises InvalidValueError.
+    """
+    expected = trace.requests * min(1.0, window_s / max(trace.duration_s, 1e-9))
+    if expected < 1.0:
+        unit = next(known.unit for known in FORMATS if known.name == trace.format)
+        raise InvalidValueError(
+            "traffic",
+            f"{trace.requests} requests in {trace.duration_s:,.0f} s",
+            f"one request or more in the {window_s:g} s of an episode, on average",
+            f"The times of the {trace.format} format are read as {unit}; is that their unit? Otherwise give "
+            "start_s, or a higher speed.",
+        )

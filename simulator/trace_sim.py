@@ -15,14 +15,15 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-from inferencegym.errors import InvalidValueError
+from inferencegym.errors import InvalidValueError, TracePackError
 from inferencegym.models import MetricsSnapshot, ServeAction, WorkloadState
 from simulator import physics
-from simulator.data.pack_schema import BATCH_SIZES, SPEC_LENGTHS
-from simulator.packs import pack_path
+from simulator.data.pack_io import read_pack
+from simulator.data.pack_schema import BATCH_SIZES, SPEC_LENGTHS, PackMetadata
+from simulator.packs import known_packs, pack_path
 from simulator.trace_table import DEFAULT_PACK_PATH, TraceTable, load_trace_table, log2_weights
 
-__all__ = ["TraceSimulator", "shared_simulator"]
+__all__ = ["TraceSimulator", "packs_on_offer", "shared_simulator"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -313,6 +314,27 @@ def shared_simulator(pack: str | None = None) -> TraceSimulator:
         TracePackError: its file cannot be read.
     """
     return _simulator_at(pack_path(pack))
+
+
+def packs_on_offer() -> tuple[dict[str, PackMetadata], dict[str, str]]:
+    """Where every pack that may be named comes from; and of those that cannot be read, why not.
+
+    A file in the operator's folder may be anything: it must not take the others with it.
+    """
+    readable: dict[str, PackMetadata] = {}
+    unreadable: dict[str, str] = {}
+    for name, path in known_packs().items():
+        try:
+            readable[name] = _metadata_at(path)
+        except TracePackError as error:
+            unreadable[name] = error.message
+    return readable, unreadable
+
+
+@cache
+def _metadata_at(path: Path) -> PackMetadata:
+    """Read once, as the tables are: a process plays and tells one version of a pack."""
+    return read_pack(path).metadata
 
 
 @cache

@@ -13,6 +13,7 @@ rows indexed by a whole number of sequences or tokens, made from the same grid w
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
 from pathlib import Path
 from typing import Final, cast
@@ -58,12 +59,14 @@ class TraceTable:
         prefill_ms: (3, 8): quant_tier, prompt bucket; ms to prefill one prompt.
         step_rows_s: dense verify-step time, seconds: ``[spec][tier][length bucket][sequences 0..512]``.
         prefill_rows_s: dense prefill time, seconds: ``[tier][tokens 0..16384]``.
+        sha256: digest of the file as it was loaded; it may be another one on disk by now.
         context_bucket, context_weight: left length bucket and right weight for a context in tokens.
     """
 
     def __init__(self, path: str | Path = DEFAULT_PACK_PATH) -> None:
         self.path = Path(path)
         pack = read_pack(self.path)
+        self.sha256 = hashlib.sha256(self.path.read_bytes()).hexdigest()
         self.metadata: PackMetadata = pack.metadata
         self.values: FloatArray = np.stack([pack.columns[name] for name in VALUE_COLUMNS], axis=-1)
         self._recover_primitives()

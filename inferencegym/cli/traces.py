@@ -10,19 +10,27 @@ import typer
 
 from inferencegym.errors import InvalidValueError, TracePackError
 
-__all__ = ["build_pack", "list_packs", "plot_pack", "show_pack", "validate_pack"]
-
-PackArgument = Annotated[
-    str | None, typer.Argument(metavar="[NAME|FILE]", help="A pack's name or file; default the one in use.")
+__all__ = [
+    "build_pack",
+    "find_pack",
+    "list_packs",
+    "plot_pack",
+    "show_pack",
+    "tell_how_to_play",
+    "validate_pack",
 ]
+
+_PACK_HELP = "A pack's name or file; default the one in use."
+PackArgument = Annotated[str | None, typer.Argument(metavar="[NAME|FILE]", help=_PACK_HELP)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 
 
 def find_pack(pack: str | None) -> Path:
     """The file of a pack that is given by name or path. Raises UnknownNameError, TracePackError."""
+    from simulator.data.pack_io import PACK_SUFFIX
     from simulator.packs import pack_path
 
-    if pack is not None and ("/" in pack or pack.endswith(".parquet")):
+    if pack is not None and ("/" in pack or pack.endswith(PACK_SUFFIX) or Path(pack).is_file()):
         return Path(pack)
     return pack_path(pack)
 
@@ -36,10 +44,15 @@ def list_packs(as_json: JsonOption = False) -> None:
     from simulator.data.pack_io import read_pack
     from simulator.packs import known_packs, pack_name, pack_path
 
-    used = pack_name(pack_path())
+    path_in_use = pack_path()
+    used = pack_name(path_in_use)
     rows: list[dict[str, Any]] = []
-    for name, path in known_packs().items():
-        metadata = read_pack(path).metadata
+    for name, path in {**known_packs(), used: path_in_use}.items():
+        try:
+            metadata = read_pack(path).metadata
+        except TracePackError as error:  # one broken file must not hide the others
+            typer.secho(f"left out: {error}", fg="yellow", err=True)
+            continue
         fields = ("gpu", "gpus_per_engine", "model", "engine", "engine_version", "source", "tier_names")
         rows.append(
             {"name": name, **{field: getattr(metadata, field) for field in fields}, "used": name == used}
@@ -49,6 +62,7 @@ def list_packs(as_json: JsonOption = False) -> None:
         return
     table = Table("pack", "GPU", "model", "engine", "tiers", "source")
     table.columns[0].no_wrap = True
+    table.columns[2].overflow = "fold"
     for row in rows:
         gpus = row["gpu"] if row["gpus_per_engine"] == 1 else f"{row['gpus_per_engine']} x {row['gpu']}"
         mark = " *" if row["used"] else ""
@@ -58,7 +72,7 @@ def list_packs(as_json: JsonOption = False) -> None:
             gpus,
             row["model"].rpartition("/")[2],
             engine,
-            ", ".join(row["tier_names"]),
+            ", ".join(row["tier_names"]).replace("(estimated)", "est."),
             row["source"],
         )
     Console().print(table)
@@ -109,9 +123,10 @@ def build_pack(
     ] = None,
 ) -> None:
     """Build a trace pack for a GPU, a model and an engine from measured kernels."""
+    from agents.output_files import check_writable
     from simulator.data.build_traces import BuildOptions, build
     from simulator.data.pack_checks import findings
-    from simulator.data.pack_io import write_pack
+    from simulator.data.pack_io import PACK_SUFFIX, write_pack
 
     if source not in ("measured", "roofline"):
         raise InvalidValueError("source", source, "measured or roofline")
@@ -119,28 +134,35 @@ def build_pack(
         system, model, backend, backend_version, gpus, source, memory_gib, cents_per_gpu_hour
     )
     path = output or Path(options.file_name)
+    check_writable("--output", path, PACK_SUFFIX)
     pack = build(options)
     write_pack(path, pack)
     typer.echo(f"wrote {path} ({path.stat().st_size / 1024:.0f} KiB): {', '.join(pack.metadata.tier_names)}")
     for finding in findings(pack):
         typer.echo(f"note: {finding}")
+    tell_how_to_play(path)
+
+
+def tell_how_to_play(path: Path) -> None:
+    """The line under a pack that was just written."""
     typer.echo(f"play with it: INFERENCEGYM_TRACE_PACK={path} inferencegym serve")
 
 
-def validate_pack(file: Annotated[Path, typer.Argument(help="Trace pack, Parquet.")]) -> None:
+def validate_pack(pack: PackArgument = None) -> None:
     """Hold a pack to the schema and to physics; exit code 1 if it fails."""
     from simulator.data.pack_checks import faults, findings
     from simulator.data.pack_io import read_pack
 
-    pack = read_pack(file)
-    found = faults(pack)
+    file = find_pack(pack)
+    content = read_pack(file)
+    found = faults(content)
     for fault in found:
         typer.secho(f"fault: {fault}", fg="red", err=True)
-    for finding in findings(pack):
+    for finding in findings(content):
         typer.echo(f"note: {finding}")
     if found:
         raise TracePackError(f"{file.name}: {len(found)} faults.", "Rebuild the pack, or import it again.")
-    typer.echo(f"{file.name}: valid, {next(iter(pack.columns.values())).size} rows")
+    typer.echo(f"{file.name}: valid, {next(iter(content.columns.values())).size} rows")
 
 
 def plot_pack(
@@ -148,11 +170,13 @@ def plot_pack(
     output: Annotated[Path | None, typer.Option(help="PNG to write; default the pack's name, here.")] = None,
 ) -> None:
     """Draw a pack: the throughput-latency frontier of each tier, and where tiers cross (needs matplotlib)."""
+    from agents.output_files import check_writable
     from simulator.data.pack_io import read_pack
     from simulator.data.pack_plot import write_plot
 
     path = find_pack(pack)
     picture = output or Path(f"{path.stem}.png")
+    check_writable("--output", picture, ".png")
     write_plot(read_pack(path), picture)
     typer.echo(f"wrote {picture}")
 

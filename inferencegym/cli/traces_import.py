@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from inferencegym.cli.traces import find_pack, tell_how_to_play
 from inferencegym.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -32,7 +33,10 @@ def import_traces(
     ],
     output: Annotated[Path | None, typer.Option(help="Write the pack here (Parquet).")] = None,
     evidence: Annotated[
-        Path | None, typer.Option(help="Hold this pack against the figures; nothing is fitted or written.")
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE", help="Hold this pack against the figures; nothing is fitted or written."
+        ),
     ] = None,
     system: Annotated[str | None, typer.Option(help="GPU, such as a100_sxm or h100_sxm.")] = None,
     model: Annotated[str | None, typer.Option(help="Model; default the one the files name.")] = None,
@@ -61,10 +65,11 @@ def import_traces(
     """
     from inferencegym.registry import load
 
+    _check_max_error(max_error)
     read = load("simulator.data.benchmark_readers:read_measurements")
     if evidence is not None:
         _refuse_beside_evidence((output, system, model, memory_gib, cents_per_gpu_hour))
-        pack = load("simulator.data.pack_io:read_pack")(evidence)
+        pack = load("simulator.data.pack_io:read_pack")(find_pack(evidence))
         names = pack.metadata.tier_names
         measurements = read(files, _tier_index(tier, names), names)
         report = load("simulator.data.import_report:hold_against")(measurements, pack)
@@ -73,7 +78,7 @@ def import_traces(
         if system is None:
             raise InvalidValueError("--system", system, "the GPU, such as a100_sxm")
         if output is not None:
-            _check_place(output)
+            _check_place(output, files)
         version = {} if engine_version is None else {"engine_version": engine_version}
         request = load("simulator.data.import_report:ImportRequest")(
             system=system,
@@ -101,9 +106,10 @@ def _write(output: Path, report: ImportReport, max_error: float, *, quiet: bool)
             f"up to {max_error:.1%} (--max-error)",
             "Nothing was written.",
         )
-    load("simulator.data.import_report:write_whole")(output, report.pack)
+    load("simulator.data.pack_io:write_pack")(output, report.pack)
     if not quiet:
         typer.echo(f"wrote {output} ({output.stat().st_size / 1024:.0f} KiB)")
+        tell_how_to_play(output)
 
 
 def _show(report: ImportReport, as_json: bool) -> None:
@@ -218,7 +224,15 @@ def _refuse_beside_evidence(values: tuple[Any, ...]) -> None:
             raise InvalidValueError(option, value, "nothing beside --evidence, which fits and writes nothing")
 
 
-def _check_place(output: Path) -> None:
-    """Better now than after the fit."""
-    if output.is_dir() or not output.absolute().parent.is_dir():
-        raise InvalidValueError("--output", str(output), "a file in a folder that exists")
+def _check_place(output: Path, files: list[Path]) -> None:
+    """Better now than after the fit. What was measured must not be lost to a pack."""
+    from inferencegym.registry import load
+
+    load("agents.output_files:check_writable")("--output", output, load("simulator.data.pack_io:PACK_SUFFIX"))
+    if output.resolve() in {file.resolve() for file in files}:
+        raise InvalidValueError("--output", str(output), "a file that is not among those to be read")
+
+
+def _check_max_error(max_error: float) -> None:
+    if not 0.0 < max_error <= 1.0:
+        raise InvalidValueError("--max-error", max_error, "a share above 0, up to 1")

@@ -57,7 +57,10 @@ def read_measurements(
     """
     into = Collected()
     for path in paths:
+        before = len(into.points) + len(into.left_out)
         _read_file(path, tier, tier_names, into)
+        if len(into.points) + len(into.left_out) == before:
+            raise InvalidValueError(path.name, "a file without results", "one result or row at least")
     if len(into.models) > 1:
         (first, first_place), (other, place) = list(into.models.items())[:2]
         raise InvalidValueError(

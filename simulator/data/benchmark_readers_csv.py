@@ -1,6 +1,6 @@
 """A plain table of measured points, for figures that no tool wrote.
 
-Columns, in any order; others are not looked at:
+Columns, in any order; others are named and not looked at:
 
 - ``batch_size``: sequences that decode together, with no prefill in between; or ``concurrency``: clients of a
   closed loop, each of which asks again when it is answered. One of the two.
@@ -47,9 +47,11 @@ def read_plain_table(
     """Take all rows in; the first is the header. Raises ``InvalidValueError`` naming line and column."""
     line, header = rows[0]
     _check_header(f"{file}: line {line}", header)
-    for number, cells in rows[1:]:
-        if not any(cells):
-            continue
+    filled = [(number, cells) for number, cells in rows[1:] if any(cells)]
+    unread = [name for name in header if name not in COLUMNS]
+    if unread and filled:
+        into.leave_out(f"{file}: line {line}", f"columns that are not known: {', '.join(unread)}")
+    for number, cells in filled:
         place = f"{file}: line {number}"
         if len(cells) != len(header):
             raise InvalidValueError(place, len(cells), f"{len(header)} cells, as in the header")

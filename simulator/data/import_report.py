@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from inferencegym.errors import InvalidValueError, UnknownNameError
@@ -21,12 +20,16 @@ from simulator.data.import_measurements import (
 from simulator.data.measured_figures import QUANTITIES, Figure, PackPredictor
 from simulator.data.measurements import LeftOut, Measurements
 from simulator.data.pack_columns import PackSettings, build_pack
-from simulator.data.pack_io import TracePack, write_pack
+from simulator.data.pack_io import TracePack
 from simulator.data.pack_schema import TIER_NAMES
 from simulator.data.roofline_kernels import GPUS, MODELS, RooflineKernels
 from simulator.data.systems import system_named
 
-__all__ = ["ImportReport", "ImportRequest", "hold_against", "import_pack", "write_whole"]
+__all__ = ["ImportReport", "ImportRequest", "hold_against", "import_pack"]
+
+MAX_OUTLIER = 10.0
+"""Factor between a figure and its prediction by the finished fit, beyond which it is a mistake: another
+unit, another model. Real scatter and queues that went unnoticed stay below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,23 +158,9 @@ def import_pack(measurements: Measurements, request: ImportRequest) -> ImportRep
         "predicted": tuple(PackPredictor(pack).errors(figures).tolist()),
         "held_out": tuple(held_out.tolist()),
     }
+    _check_outliers(figures, errors["predicted"])
     notes = _model_note(measurements.model, base.info.model)
     return ImportReport(tuple(figures), errors, left_out, pack, notes, calibration)
-
-
-def write_whole(path: Path, pack: TracePack) -> None:
-    """Write a pack so that a failure leaves what was there before.
-
-    Raises ``InvalidValueError`` when the place cannot be written to.
-    """
-    beside = path.with_name(f".{path.name}.part")
-    try:
-        write_pack(beside, pack)
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        reason = error.strerror or str(error)
-        raise InvalidValueError("--output", str(path), "a file that can be written", reason) from None
 
 
 def _model(measurements: Measurements, request: ImportRequest) -> str:
@@ -205,6 +194,20 @@ def _check_memory(base: RooflineKernels, figures: Sequence[Figure], memory_gib: 
                 f"more than the weights of {TIER_NAMES[tier]} ({memory.weights_bytes / 2**30:.1f} GiB), the "
                 "engine's reserves and one sequence take",
                 "Engines of several GPUs cannot be imported: the roofline is of one.",
+            )
+
+
+def _check_outliers(figures: Sequence[Figure], errors: Sequence[float]) -> None:
+    """The fit passes over a single figure that is far off, and so would its median: it must not go unseen."""
+    for figure, error in zip(figures, errors, strict=True):
+        ratio = 1.0 + error
+        if not 1.0 / MAX_OUTLIER <= ratio <= MAX_OUTLIER:
+            raise InvalidValueError(
+                f"{figure.point.where}, {QUANTITIES[figure.quantity]}",
+                figure.measured,
+                f"at most a factor of {MAX_OUTLIER:g} from what the other figures say, "
+                f"{figure.measured * ratio:.4g}",
+                "Are its units those of the format? Leave it out, or mend it.",
             )
 
 

@@ -47,6 +47,11 @@ _ONE_STEP = 1
 """Output length that puts a step at exactly the context asked for: the library times a step at input +
 output // 2 tokens."""
 
+_MORE_MEMORY = "Where the weights do not fit, take more GPUs (--tp) or give more memory (--memory-gib)."
+
+_NOT_DENSE = ("mla_", "dsa_")
+"""In the names of timing tables that no dense model uses: attention of DeepSeek's models."""
+
 _MAX_SEQUENCES = 256
 """Batch cap given to the memory model; it does not change its answer between 1 and 512."""
 
@@ -174,7 +179,7 @@ class MeasuredKernels:
                 gemm_quant_mode=self._modes[tier] or _MEMORY_MODES[tier],
             )
         except Exception as error:
-            raise self._unsupported(f"{self._memory_gib:g} GiB: {error}") from error
+            raise self._unsupported(f"{self._memory_gib:g} GiB: {error}", _MORE_MEMORY) from error
         parts: dict[str, int] = estimate["memory_breakdown"]
         return TierMemory(
             weights_bytes=float(parts["weights_bytes"]),
@@ -251,18 +256,27 @@ class MeasuredKernels:
             raise self._unsupported(f"tiers without timings need its peaks, known: {', '.join(GPUS)}")
         return RooflineKernels(GPUS[self._system], self._shape, self._memory_gib)
 
-    def _unsupported(self, reason: str) -> TracePackError:
+    def _unsupported(
+        self, reason: str, hint: str = "See its support matrix, or build with --source roofline."
+    ) -> TracePackError:
         return TracePackError(
-            f"{LIBRARY} cannot describe system {self._system!r} with backend {self._backend!r}: {reason}.",
-            "See its support matrix, or build with --source roofline.",
+            f"{LIBRARY} cannot describe system {self._system!r} with backend {self._backend!r}: "
+            f"{reason.rstrip('.')}.",
+            hint,
         )
 
 
+def _concerns_dense_models(record: logging.LogRecord) -> bool:
+    """The library loads, and warns of, the tables of every kind of model."""
+    return not any(name in record.getMessage() for name in _NOT_DENSE)
+
+
 def _import_library() -> Any:
+    logging.getLogger("aiconfigurator_core.sdk.perf_database").addFilter(_concerns_dense_models)
     try:
         return import_module("aiconfigurator_core.sdk")
     except ImportError as error:
         raise TracePackError(
             f"the measured source needs {LIBRARY}, which is not installed.",
-            "Install the extra 'traces', or build with --source roofline.",
+            "Install the extra: pip install 'inferencegym[traces]'; or build with --source roofline.",
         ) from error

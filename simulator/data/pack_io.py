@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -11,10 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inferencegym.errors import TracePackError
+from inferencegym.errors import InvalidValueError, TracePackError
 from simulator.data.pack_schema import AXES, GRID_SHAPE, VALUE_COLUMNS, PackMetadata
 
-__all__ = ["DEFAULT_PACK_PATH", "TracePack", "axis_columns", "read_pack", "write_pack"]
+__all__ = ["DEFAULT_PACK_PATH", "PACK_SUFFIX", "TracePack", "axis_columns", "read_pack", "write_pack"]
+
+PACK_SUFFIX = ".parquet"
+"""Ending of a pack's file name: what tells a path from a name, and a pack from other files in a folder."""
 
 DEFAULT_PACK_PATH = Path(__file__).with_name("traces_llama3_8b.parquet")
 
@@ -53,12 +58,25 @@ def axis_columns() -> dict[str, npt.NDArray[Any]]:
 
 
 def write_pack(path: Path, pack: TracePack) -> None:
-    """Write a pack. Raises ``TracePackError`` when a column is missing, misshapen or not finite."""
+    """Write a pack whole: whoever is killed or runs out of disk meanwhile leaves what was there before.
+
+    Raises:
+        TracePackError: a column is missing, misshapen or not finite.
+        InvalidValueError: the place cannot be written to.
+    """
     arrays: dict[str, npt.NDArray[Any]] = axis_columns()
     for name in VALUE_COLUMNS:
         arrays[name] = _checked(name, pack.columns).ravel()
     table = pa.table(arrays).replace_schema_metadata(pack.metadata.to_parquet())
-    pq.write_table(table, path, compression="snappy")
+    beside = path.with_name(f".{path.name}.part")
+    try:
+        pq.write_table(table, beside, compression="snappy")
+        beside.replace(path)
+    except OSError as error:
+        raise InvalidValueError("output", str(path), "a file that can be written", _reason(error)) from None
+    finally:
+        with suppress(OSError):
+            beside.unlink()
 
 
 def read_pack(path: Path | str) -> TracePack:
@@ -67,34 +85,42 @@ def read_pack(path: Path | str) -> TracePack:
     Raises ``TracePackError`` when the file is missing or no Parquet, when a column is missing, when the
     rows are not the full grid in C order, or when a value is not finite.
     """
+    path = Path(path)
     table = _read_table(path)
     metadata = PackMetadata.from_parquet_schema(table.schema)
     absent = [name for name in (*dict(AXES), *VALUE_COLUMNS) if name not in table.column_names]
     if absent:
-        raise TracePackError(f"trace pack {str(path)!r} lacks the columns {', '.join(absent)}.")
+        raise TracePackError(f"trace pack {path.name!r} lacks the columns {', '.join(absent)}.")
     for name, expected in axis_columns().items():
         if not np.array_equal(_to_numpy(name, table), expected):
             raise TracePackError(
-                f"trace pack {str(path)!r}: column {name!r} is not the full grid in C order.",
+                f"trace pack {path.name!r}: column {name!r} is not the full grid in C order.",
                 f"It needs {expected.size} rows over the axes {', '.join(dict(AXES))}.",
             )
     columns = {name: _to_numpy(name, table).reshape(GRID_SHAPE) for name in VALUE_COLUMNS}
     return TracePack({name: _checked(name, columns) for name in VALUE_COLUMNS}, metadata)
 
 
-def _read_table(path: Path | str) -> Any:
+def _read_table(path: Path) -> Any:
     """The file as a ``pyarrow.Table``.
 
     ``ParquetFile`` and not ``read_table``: the latter imports pandas where it finds it, 0.4 s and 60 MB.
     """
     try:
-        with pq.ParquetFile(path) as file:
+        with path.open("rb") as source, pq.ParquetFile(source) as file:
             return file.read(use_threads=False)
     except (OSError, pa.ArrowException) as error:
+        # Not the whole path: clients of a server may read this, too.
         raise TracePackError(
-            f"trace pack {str(path)!r} cannot be read: {error}.",
-            "Name a Parquet file written by python -m simulator.data.build_traces.",
+            f"trace pack {path.name!r} cannot be read: {_reason(error)}.",
+            "A pack is a Parquet file that `inferencegym traces build` or `traces import` has written.",
         ) from None
+
+
+def _reason(error: Exception) -> str:
+    """Why, without the path that pyarrow repeats."""
+    code = error.errno if isinstance(error, OSError) else None
+    return os.strerror(code) if code else str(error).rstrip(".")
 
 
 def _to_numpy(name: str, table: Any) -> npt.NDArray[Any]:

@@ -26,7 +26,8 @@ def write_plot(pack: TracePack, path: Path) -> None:
         figure_class = import_module("matplotlib.figure").Figure
     except ImportError:
         raise TracePackError(
-            "A plot needs matplotlib, which is not installed.", "Install the extra: inferencegym[demo]."
+            "A plot needs matplotlib, which is not installed.",
+            "Install the extra: pip install 'inferencegym[demo]'.",
         ) from None
     metadata = pack.metadata
     figure: Any = figure_class(figsize=(11, 4.6), dpi=110, layout="constrained")

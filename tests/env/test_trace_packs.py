@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -86,6 +87,17 @@ def test_anchors_of_an_added_pack_are_measured_once_and_kept(mine: Path) -> None
     assert anchors.memory_scale == 2.0
     assert 0.0 <= GRADER.grade_replay("task1", 0, [{}] * 20, {"trace_pack": "mine"}).score <= 1.0
     assert [path.name for path in sorted(mine.parent.iterdir())] == ["mine.anchors.json", "mine.parquet"]
+
+
+def test_anchors_are_kept_for_the_pack_that_was_played(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = hashlib.sha256(mine.read_bytes()).hexdigest()
+    play("task1", "mine", 1)
+    # Built again meanwhile: this process goes on with what it has loaded.
+    shutil.copy(SHIPPED["h200_llama3_8b"], mine)
+    found = {"floor_tokens_per_s": 1.0, "optimum_tokens_per_s": 2.0, "max_tokens_per_s": 3.0}
+    monkeypatch.setattr("grader.pack_anchors.quick_anchors", lambda *_: {**found, "baseline_score": 0.5})
+    assert measured_of("mine", "task1")["optimum_tokens_per_s"] == 2.0
+    assert json.loads(mine.with_suffix(".anchors.json").read_text())["sha256"] == played
 
 
 @pytest.mark.parametrize("name", ["h100", "../x", "A100_llama3_8b"])

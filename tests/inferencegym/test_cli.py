@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -17,6 +18,7 @@ import pytest
 import grader.policies
 from env.protocols import AgentReport
 from inferencegym.cli import main
+from server.app import main as serve_main
 from tests.live import live_server
 
 
@@ -296,6 +298,58 @@ def test_a_pack_is_built_validated_and_never_half_written(run: Run, tmp_path: Pa
     assert "valid, 5400 rows" in run("traces", "validate", file).out
     (tmp_path / "torn.parquet").write_bytes(file.read_bytes()[:5000])
     assert run("traces", "validate", tmp_path / "torn.parquet").code == 1
+
+
+def test_a_torn_pack_and_a_pack_by_path_are_told_in_the_list(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy("simulator/data/traces_h200_llama3_8b.parquet", tmp_path / "own.parquet")
+    folder = tmp_path / "packs"
+    folder.mkdir()
+    (folder / "torn.parquet").write_bytes(b"torn")
+    monkeypatch.setenv("INFERENCEGYM_TRACE_PACKS", str(folder))
+    monkeypatch.setenv("INFERENCEGYM_TRACE_PACK", str(tmp_path / "own.parquet"))
+    shown = run("traces", "list", "--json")
+    assert shown.code == 0
+    assert {row["name"]: row["used"] for row in shown.json}["own"]
+    assert "'torn.parquet' cannot be read" in shown.err
+    assert run("traces", "validate").out.endswith("own.parquet: valid, 5400 rows\n")
+    assert "valid" in run("traces", "validate", "h100_llama3_8b").out
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [("build", "table.csv"), ("build", "no/x.parquet"), ("plot", "x.txt"), ("plot", "no/x.png")],
+)
+def test_places_of_packs_and_pictures_are_checked_first(
+    run: Run, tmp_path: Path, command: str, name: str
+) -> None:
+    (tmp_path / "table.csv").write_text("mine")
+    words = ("--system", "l40s", "--source", "roofline") if command == "build" else ()
+    result = run("traces", command, *words, "--output", tmp_path / name)
+    assert (result.code, "--output" in result.err) == (2, True)
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("table.csv", "mine")]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("INFERENCEGYM_TRACE_PACK", "nope"),
+        ("INFERENCEGYM_TRACE_PACKS", "/nowhere/at/all"),
+        ("INFERENCEGYM_TRAFFIC", "/nowhere/at/all"),
+    ],
+)
+def test_a_wrong_setting_of_an_environment_ends_serve_with_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("INFERENCEGYM_PORT", "0")
+    with pytest.raises(SystemExit) as ended:
+        serve_main()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert value in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,9 @@ def test_evidence_about_the_shipped_pack(run: Run) -> None:
         ((*GPU, *LLAMA, "--cents-per-gpu-hour", "0", "--output", "x.parquet"), "cents_per_gpu_hour: 0.0"),
         ((*GPU, *LLAMA, "--cents-per-gpu-hour", "9", "--output", "no/x.parquet"), "--output: 'no/x.parquet'"),
         ((*GPU, *LLAMA, "--tier", "FP4"), "--tier: 'FP4'"),
+        ((*GPU, *LLAMA, "--max-error", "nan"), "--max-error: nan"),
+        ((*GPU, *LLAMA, "--max-error", "-1"), "--max-error: -1"),
+        (("--evidence", "h100_llama3"), "Did you mean h100_llama3_8b"),
         (("--evidence", "none.parquet", "--system", "a100_sxm"), "--system: 'a100_sxm' is not allowed"),
     ],
 )
@@ -116,3 +119,45 @@ def test_many_figures_are_shown_worst_first(run: Run, tmp_path: Path) -> None:
     result = run("traces", "import", many, "--evidence", shipped)
     assert "200 figures, the 60 that are predicted worst" in result.out
     assert json.loads(run("traces", "import", many, "--evidence", shipped, "--json").out)["figures"][199]
+
+
+def test_what_was_measured_is_not_written_over(run: Run, tmp_path: Path) -> None:
+    mine = tmp_path / "results.parquet"
+    mine.write_bytes(BENCH.read_bytes())
+    for output in (mine, tmp_path / "folder" / ".." / "results.parquet"):
+        (tmp_path / "folder").mkdir(exist_ok=True)
+        result = run("traces", "import", mine, *GPU, *LLAMA, "--output", output)
+        assert (result.code, "not among those to be read" in result.err) == (2, True)
+    result = run("traces", "import", mine, *GPU, *LLAMA, "--output", tmp_path / "results.json")
+    assert (result.code, "ends in .parquet" in result.err) == (2, True)
+    assert mine.read_bytes() == BENCH.read_bytes()
+    assert not (tmp_path / "results.json").exists()
+
+
+def test_one_figure_in_another_unit_is_refused(run: Run, tmp_path: Path) -> None:
+    mixed, output = tmp_path / "mixed.csv", tmp_path / "mine.parquet"
+    rows = [f"{n},256,256,{t}" for n, t in ((1, 13), (4, 13.4), (8, 13.8), (16, 0.0145), (32, 16))]
+    mixed.write_text("batch_size,prompt_tokens,output_tokens,tpot_ms\n" + "\n".join(rows))
+    words = (*GPU, *LLAMA, "--cents-per-gpu-hour", "300", "--output", output)
+    result = run("traces", "import", mixed, *words)
+    assert result.code == 2
+    assert "mixed.csv: line 5, TPOT ms: 0.0145" in result.err
+    assert not output.exists()
+    mixed.write_text(mixed.read_text().replace("0.0145", "14.5"))
+    assert f"INFERENCEGYM_TRACE_PACK={output}" in run("traces", "import", mixed, *words).out
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("empty.csv", "batch_size,prompt_tokens,tpot_ms\n"), ("e.json", "[]")]
+)
+def test_a_file_without_results_is_named(run: Run, tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    result = run("traces", "import", POINTS, tmp_path / name, *GPU, *LLAMA)
+    assert (result.code, f"{name}: 'a file without results'" in result.err) == (2, True)
+
+
+def test_a_column_with_a_slip_in_its_name_is_told(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "slip.csv").write_text(POINTS.read_text().replace("output_tokens", "output_token"))
+    result = run("traces", "import", tmp_path / "slip.csv", "--evidence", "a100_llama3_8b")
+    assert result.code == 0
+    assert "slip.csv: line 1: columns that are not known: output_token" in result.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,10 @@ import httpx
 import numpy as np
 import pytest
 
+from inferencegym.registry import get_spec
+from server.bound import BoundEnv
+from server.openenv_adapter import make_environment
+from simulator.trace_file import RequestTrace, read_trace
 from tests.server.conftest import begin, error_of
 
 HEAD = "TIMESTAMP,ContextTokens,GeneratedTokens"
@@ -121,3 +126,77 @@ async def test_tasks_on_recorded_traffic_are_listed_on_request(client: httpx.Asy
     assert ids == ["task1", "task2", "task3", "azure-conversation", "azure-code", "mooncake-conversation"]
     assert len((await client.get("/tasks")).json()["tasks"]) == 3
     assert (await begin(client, task_id="azure-code"))["episode_length"] == 200
+
+
+async def test_what_was_understood_of_a_recording_is_told(client: httpx.AsyncClient) -> None:
+    infos, grade = await play(client, {"traffic": {"text": azure_trace(), "replicas": 2}}, 2)
+    told = infos[0]["settings"]["traffic"]
+    assert (told["format"], told["requests"], told["skipped"], told["replicas"]) == ("azure", 1000, 0, 2)
+    assert told["requests_per_s"] == pytest.approx(2.5, abs=0.3)
+    # The task's baseline was measured on other traffic.
+    assert "same recording" in grade["feedback"]
+    assert "baseline" not in grade["feedback"]
+
+
+@pytest.mark.parametrize("door", ["http", "websocket"])
+async def test_a_long_reading_holds_up_nobody(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, door: str
+) -> None:
+    read_by: list[int] = []
+
+    def read(path: Path, **options: Any) -> RequestTrace:
+        read_by.append(threading.get_ident())
+        return read_trace(path, **options)
+
+    (tmp_path / "mine.csv").write_text(azure_trace())
+    monkeypatch.setenv("INFERENCEGYM_TRAFFIC", str(tmp_path))
+    monkeypatch.setattr("simulator.traffic_files.read_trace", read)
+    config = {"traffic": {"file": "mine.csv"}}
+    if door == "http":
+        await begin(client, config=config)
+    else:
+        environment = make_environment(BoundEnv(get_spec("serving")))()
+        await environment.reset_async(config=config)
+        environment.close()
+    assert read_by
+    assert threading.get_ident() not in read_by
+
+
+async def test_a_file_with_a_fault_is_read_once(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.csv").write_text(f"{HEAD}\n2023-11-16 18:15:46,-3,5\n")
+    (tmp_path / "folder.csv").mkdir()
+    monkeypatch.setenv("INFERENCEGYM_TRAFFIC", str(tmp_path))
+    reads: list[str] = []
+
+    def read(path: Path, **options: Any) -> RequestTrace:
+        reads.append(path.name)
+        return read_trace(path, **options)
+
+    monkeypatch.setattr("simulator.traffic_files.read_trace", read)
+    body = {"config": {"traffic": {"file": "mine.csv"}}}
+    replies = [error_of(await client.post("/reset", json=body)) for _ in range(3)]
+    assert reads == ["mine.csv"]
+    assert replies[0] == replies[2]
+    assert (replies[0]["code"], "line 2" in replies[0]["message"]) == ("bad_trace_file", True)
+    (tmp_path / "mine.csv").write_text(azure_trace())
+    assert (await client.post("/reset", json=body)).status_code == 200
+    assert (await client.get("/info")).json()["traffic_files"] == ["mine.csv"]
+
+
+async def test_a_torn_pack_does_not_take_info_with_it(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "torn.parquet").write_bytes(b"torn")
+    monkeypatch.setenv("INFERENCEGYM_TRACE_PACKS", str(tmp_path))
+    for path in ("/info", "/autoscaling/info"):
+        reply = await client.get(path)
+        assert reply.status_code == 200
+        assert "torn" not in reply.json()["trace_packs"]
+    assert "torn" in (await client.get("/info")).json()["unreadable_trace_packs"]
+    for path in ("/reset", "/autoscaling/reset"):
+        for name in ("torn", ""):
+            reply = await client.post(path, json={"config": {"trace_pack": name}})
+            assert reply.status_code == 422
+            assert str(tmp_path) not in reply.text

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from env.serving import describe
 from inferencegym.errors import TracePackError, UnknownNameError
 from simulator.data.pack_checks import faults, findings
 from simulator.data.pack_io import read_pack
 from simulator.packs import DEFAULT_PACK, SHIPPED, known_packs, pack_name, pack_path
-from simulator.trace_sim import shared_simulator
+from simulator.trace_sim import packs_on_offer, shared_simulator
 
 
 @pytest.fixture(autouse=True)
@@ -84,3 +85,20 @@ def test_a_folder_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("INFERENCEGYM_TRACE_PACKS", str(tmp_path / "none"))
     with pytest.raises(TracePackError, match="INFERENCEGYM_TRACE_PACKS"):
         known_packs()
+
+
+def test_a_broken_file_does_not_hide_the_other_packs(folder: Path) -> None:
+    (folder / "torn.parquet").write_bytes(b"torn")
+    readable, unreadable = packs_on_offer()
+    assert set(readable) == {*SHIPPED, "mine"}
+    assert list(unreadable) == ["torn"]
+    assert "'torn.parquet' cannot be read" in unreadable["torn"]
+    # Clients of a server read this too: they need not know where its folders are.
+    assert str(folder) not in unreadable["torn"]
+    assert set(describe()["trace_packs"]) == set(readable)
+    assert describe()["unreadable_trace_packs"] == unreadable
+
+
+def test_an_empty_name_is_none(folder: Path) -> None:
+    with pytest.raises(UnknownNameError):
+        pack_path("")

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from env.serving import InferenceEnv
-from inferencegym.errors import InvalidValueError, TracePackError
+from inferencegym.errors import InvalidValueError, TraceFileError
 from inferencegym.models import ServeAction, ServeObservation
 from simulator import trace_file
-from simulator.trace_file import FORMATS, TOKENS_MAX
+from simulator.trace_file import FORMATS, TOKENS_MAX, parse_trace
 from simulator.trace_replay import ARRIVAL_RATE_MAX_RPS, ReplayWorkload, RequestTrace, read_trace
 from simulator.trace_sim import shared_simulator
 from simulator.workload import WorkloadGenerator
@@ -90,7 +90,7 @@ def test_dates_with_an_offset(tmp_path: Path) -> None:
 def test_empty_requests_are_left_out_on_demand(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(f"{PLAIN}0,0,5\n1,5,0\n2,5,5\n")
-    with pytest.raises(TracePackError, match="skip_empty=True"):
+    with pytest.raises(TraceFileError, match="skip_empty=True"):
         read_trace(path)
     trace = read_trace(path, skip_empty=True)
     assert (trace.requests, trace.skipped, trace.duration_s) == (1, 2, 0.0)
@@ -152,7 +152,7 @@ def test_a_bad_file_is_refused_by_line_and_column(
 ) -> None:
     path = tmp_path / "bad.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(TracePackError) as refused:
+    with pytest.raises(TraceFileError) as refused:
         read_trace(path)
     for words in ("bad.csv", *said):
         assert words in str(refused.value)
@@ -161,7 +161,7 @@ def test_a_bad_file_is_refused_by_line_and_column(
 
 @pytest.mark.parametrize("name", ["nothing.csv", ""])
 def test_a_missing_file_or_a_folder_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(TracePackError, match="cannot be read"):
+    with pytest.raises(TraceFileError, match="cannot be read"):
         read_trace(tmp_path / name)
 
 
@@ -171,7 +171,7 @@ def test_too_many_requests_are_refused(tmp_path: Path, monkeypatch: pytest.Monke
     path.write_text(PLAIN + "0,1,1\n" * 3)
     assert read_trace(path).requests == 3
     path.write_text(PLAIN + "0,1,1\n" * 4)
-    with pytest.raises(TracePackError, match=r"line 5: more than 3 requests"):
+    with pytest.raises(TraceFileError, match=r"line 5: more than 3 requests"):
         read_trace(path)
 
 
@@ -183,7 +183,7 @@ def test_any_bytes_give_a_trace_or_a_plain_error(tmp_path: Path, content: bytes)
         path.write_bytes(head + content)
         try:
             trace = read_trace(path)
-        except TracePackError:
+        except TraceFileError:
             continue
         assert trace.requests > 0
         assert np.isfinite(trace.arrival_s).all()
@@ -344,3 +344,41 @@ def test_the_task_s_own_workload_given_by_hand_changes_nothing() -> None:
     one, other = (InferenceEnv(shared_simulator(), "task3", workload=w) for w in (None, given))
     assert one.reset(7) == other.reset(7)
     assert one.step(ServeAction()) == other.step(ServeAction())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,1,374,44\n", "4 cells"),
+        ("timestamp_s,prompt_tokens,Prompt_Tokens,output_tokens\n0,1,2,3\n", "two columns prompt_tokens"),
+        ("timestamp_s,prompt_tokens,output_tokens\n0,\uff11\uff12,3\n", "line 2, column prompt_tokens"),
+        ("timestamp_s,prompt_tokens,output_tokens\n1700000000000,1,3\n", "a number of seconds up to 1e+11"),
+        ("timestamp,input_length,output_length\n1700000000000000,1,3\n", "milliseconds up to 1e+14"),
+    ],
+)
+def test_a_row_that_may_mean_something_else_is_refused(text: str, said: str) -> None:
+    with pytest.raises(TraceFileError) as refused:
+        parse_trace(text)
+    assert said in str(refused.value)
+
+
+def test_what_spreadsheets_add_is_taken() -> None:
+    trace = parse_trace("timestamp_s,prompt_tokens,output_tokens\n0,1,3,\n1,2,4,,\n")
+    assert trace.requests == 2
+
+
+def test_a_recording_in_another_unit_is_refused() -> None:
+    lines = "".join(f"{250 * index},100,20\n" for index in range(1000))
+    trace = parse_trace(f"timestamp_s,prompt_tokens,output_tokens\n{lines}")
+    with pytest.raises(InvalidValueError, match=r"1000 requests in 249,750 s.*read as seconds"):
+        ReplayWorkload(trace, get_workload("task2"))
+    # As milliseconds it is four requests a second; and who names a start knows what is there.
+    ReplayWorkload(trace, get_workload("task2"), speed=1000.0)
+    ReplayWorkload(trace, get_workload("task2"), start_s=0.0)
+
+
+@pytest.mark.parametrize("replicas", [1.5, True, 0, 257, float("nan")])
+def test_replicas_are_whole(replicas: Any) -> None:
+    trace = parse_trace("timestamp_s,prompt_tokens,output_tokens\n0,1,3\n")
+    with pytest.raises(InvalidValueError, match="replicas"):
+        ReplayWorkload(trace, get_workload("task2"), replicas=replicas)

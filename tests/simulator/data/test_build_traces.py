@@ -85,4 +85,4 @@ def test_without_the_library_the_error_says_what_to_install(
 
     monkeypatch.setattr(measured_kernels, "import_module", absent)
     assert build_traces.main(["--output", str(tmp_path / "p")]) == 2
-    assert "extra 'traces'" in capsys.readouterr().err
+    assert "inferencegym[traces]" in capsys.readouterr().err

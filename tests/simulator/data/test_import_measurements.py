@@ -15,11 +15,11 @@ from simulator.data.benchmark_readers import read_measurements
 from simulator.data.calibrated_kernels import CalibratedKernels, Correction
 from simulator.data.compare_measured import OfflineBatchModel
 from simulator.data.import_measurements import calibrate, held_out_errors, known_model, usable
-from simulator.data.import_report import ImportRequest, hold_against, import_pack, write_whole
+from simulator.data.import_report import ImportRequest, hold_against, import_pack
 from simulator.data.measured_figures import Figure, PackPredictor, figures_of
 from simulator.data.measurements import Measurement, Measurements
 from simulator.data.pack_columns import PackSettings, build_pack
-from simulator.data.pack_io import DEFAULT_PACK_PATH, TracePack, read_pack
+from simulator.data.pack_io import DEFAULT_PACK_PATH, TracePack, read_pack, write_pack
 from simulator.data.pack_schema import QUANT_TIERS
 from simulator.data.roofline_kernels import RooflineKernels
 from simulator.trace_sim import TraceSimulator
@@ -172,7 +172,7 @@ def test_held_out_figures_are_worse_than_fitted_ones_and_the_same_every_time(mea
 def test_an_imported_pack_tells_its_origin_and_can_be_played(measured: Measurements, tmp_path: Path) -> None:
     report = import_pack(measured, REQUEST)
     path = tmp_path / "mine.parquet"
-    write_whole(path, report.pack)
+    write_pack(path, report.pack)
     metadata = read_pack(path).metadata
     assert (metadata.source, metadata.gpu, metadata.model, metadata.engine) == (
         "imported",
@@ -260,15 +260,15 @@ def test_names() -> None:
 def test_a_failed_write_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pack = read_pack(DEFAULT_PACK_PATH)
     path = tmp_path / "mine.parquet"
-    write_whole(path, pack)
+    write_pack(path, pack)
     before = path.read_bytes()
 
-    def full_disk(where: Path, _pack: TracePack) -> None:
+    def full_disk(_table: object, where: Path, **_options: object) -> None:
         where.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("simulator.data.import_report.write_pack", full_disk)
+    monkeypatch.setattr("simulator.data.pack_io.pq.write_table", full_disk)
     with pytest.raises(InvalidValueError, match="No space left"):
-        write_whole(path, pack)
+        write_pack(path, pack)
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["mine.parquet"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -110,5 +111,14 @@ def test_unsupported_combinations_are_refused(
 
 def test_a_model_larger_than_the_memory_is_refused():
     kernels = MeasuredKernels("a100_sxm", "meta-llama/Meta-Llama-3.1-70B", "trtllm", None, 40.0)
-    with pytest.raises(TracePackError, match="40 GiB"):
+    with pytest.raises(TracePackError, match=r"40 GiB.*take more GPUs \(--tp\)"):
         kernels.memory(0)
+
+
+def test_a_build_says_nothing_of_tables_of_other_kinds_of_models(caplog: pytest.LogCaptureFixture):
+    MeasuredKernels("h100_sxm", LLAMA, "vllm", None, 80.0)
+    caplog.clear()
+    library = logging.getLogger("aiconfigurator_core.sdk.perf_database")
+    for table in ("mla_context_module", "dsa_generation_module", "gemm"):
+        library.warning("Loading low-fidelity fallback rows for %s_perf.parquet", table)
+    assert [record.args for record in caplog.records] == [("gemm",)]
