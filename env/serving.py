@@ -6,7 +6,7 @@ The core environment: no web framework, no OpenEnv. See :class:`InferenceEnv`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from env.checks import check_alike, checked_progress, checked_seed, checked_snapshot, invalid_value
 from env.protocols import TaskInfo
 from env.reward import RewardFunction
-from env.serving_tasks import ALL_TASKS, TASKS, RewardWeights, calibrated, get_task, load_calibration
+from env.serving_config import parse_config, told_settings, weights_of
+from env.serving_tasks import ALL_TASKS, TASKS, calibrated, get_task, load_calibration
 from env.serving_traffic import recorded_workload
 from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InvalidValueError
 from inferencegym.models import (
@@ -32,7 +33,6 @@ from simulator.packs import pack_name
 from simulator.physics import prompt_bucket
 from simulator.recorded_workload import make_generator
 from simulator.serving_engine import Engine, EngineModel, Knobs, SecondResult, ServingEngine
-from simulator.trace_replay import ReplayWorkload
 from simulator.trace_sim import TraceSimulator, packs_on_offer, shared_simulator
 from simulator.traffic_files import recordings
 from simulator.workload import BURST, EpisodeTraffic, WorkloadGenerator
@@ -100,8 +100,8 @@ class InferenceEnv:
         """Memory of this GPU over that of the GPU that the tasks' limits are written for."""
         self.task: TaskInfo = task.info
         self.episode_id = ""
-        settings = RewardConfig() if config is None else _config(config)
-        self.weights = _weights(task.weights, settings)
+        settings = RewardConfig() if config is None else parse_config(config)
+        self.weights = weights_of(settings, task.weights)
         self.engine_timing: EngineTiming = settings.engine_timing or task.engine_timing
         """How prefill and decode share the GPU, see :mod:`simulator.engine_timing`."""
         self.generator = workload or make_generator(task.workload, steps)
@@ -333,17 +333,6 @@ class InferenceEnv:
         }
 
 
-def told_settings(trace_pack: str, timing: EngineTiming, workload: WorkloadGenerator) -> dict[str, Any]:
-    """What ``info["settings"]`` says of an episode. Additive engines, the usual ones, go unnamed, and so does
-    the task's own traffic."""
-    told: dict[str, Any] = {"trace_pack": trace_pack}
-    if timing != "additive":
-        told["engine_timing"] = timing
-    if isinstance(workload, ReplayWorkload):
-        told["traffic"] = workload.summary()
-    return told
-
-
 def _metrics(result: SecondResult) -> dict[str, Any]:
     """Fields of MetricsSnapshot."""
     return {
@@ -369,26 +358,6 @@ def parse_action(action: Any, where: str = "action") -> ServeAction:
         raise invalid_value(where, error) from None
 
 
-def _config(config: RewardConfig | Mapping[str, Any]) -> RewardConfig:
-    if isinstance(config, RewardConfig):
-        return config
-    try:
-        return RewardConfig.model_validate(config)
-    except ValidationError as error:
-        raise invalid_value("config", error) from None
-
-
-def _weights(default: RewardWeights, config: RewardConfig) -> RewardWeights:
-    """Task weights with the overrides of ``config``."""
-    given = config.model_dump(exclude_none=True, include=set(default.__slots__))
-    weights = replace(default, **given)
-    if weights.beta + weights.gamma + weights.delta > 1.0 + 1e-9:
-        raise InvalidValueError(
-            "config", asdict(weights), "beta + gamma + delta of at most 1, so that rewards stay in [-1, 1]"
-        )
-    return weights
-
-
 def make_env(
     task_id: str,
     seed: int = 42,
@@ -399,7 +368,7 @@ def make_env(
 
     Call ``reset()`` next. Raises as :class:`InferenceEnv`, and UnknownNameError for a pack that is not there.
     """
-    settings = None if config is None else _config(config)
+    settings = None if config is None else parse_config(config)
     pack = None if settings is None else settings.trace_pack
     traffic = None if settings is None else settings.traffic
     workload = None if traffic is None else recorded_workload(traffic, get_task(task_id))
