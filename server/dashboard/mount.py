@@ -1,6 +1,6 @@
 """Serves the page at /web, built when it is first asked for.
 
-Gradio takes longer to import than the rest of the server together and 120 MB. A server that only answers
+Gradio takes longer to import than the rest of the server together and 80 MB. A server that only answers
 programs never pays; the first visitor sees a line of text for some seconds, and nobody else waits.
 """
 
