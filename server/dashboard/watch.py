@@ -7,18 +7,19 @@ from typing import Any
 
 import gradio as gr
 
-from agents.registry import agent_names, rule_name
-from env.checks import checked_seed
+from agents.registry import agent_names, get_agent, rule_name
 from inferencegym.errors import InferenceGymError
 from inferencegym.registry import EnvSpec, get_spec
-from server.bound import BoundEnv
+from server.bound import DEFAULT_SEED, BoundEnv
 from server.dashboard.message import NO_MESSAGE, message
 from server.dashboard.player import player
 from server.dashboard.recording import record
+from server.dashboard.typed import seed_field, typed_seed
 
 __all__ = ["watch_tab"]
 
 NOBODY = "nobody"
+TRAINED = "ppo"
 
 RUNS_AT_ONCE = 4
 """Visitors whose agents play at the same time; the next one waits. Agents compute in this process."""
@@ -50,7 +51,7 @@ def watch_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> tuple[Any, list[An
             min_width=240,
             allow_custom_value=True,
         )
-        seed = gr.Number(42, label="Seed", min_width=90)
+        seed = seed_field(DEFAULT_SEED)
         first = gr.Dropdown(
             list(agent_names(spec.id)),
             value=_best(spec),
@@ -82,15 +83,10 @@ def play(env_id: str, task_id: str, seed: Any, first: str, second: str) -> Itera
     try:
         spec = get_spec(env_id)
         agents = [first] if second in (NOBODY, "", None) else [first, second]
-        for scene in record(spec, task_id, checked_seed(_whole(seed)), agents):
+        for scene in record(spec, task_id, typed_seed(seed), agents):
             yield scene.to_json(), NO_MESSAGE
     except InferenceGymError as error:
         yield gr.update(), message(error)
-
-
-def _whole(seed: Any) -> Any:
-    """A number field gives floats: 42.0 is meant as 42, and 1.5 is to be refused."""
-    return int(seed) if isinstance(seed, float) and seed.is_integer() else seed
 
 
 def _choices(env_id: str) -> tuple[Any, ...]:
@@ -116,7 +112,13 @@ def _first_shown(spec: EnvSpec) -> str:
 
 
 def _best(spec: EnvSpec) -> str:
-    return "ppo" if "ppo" in agent_names(spec.id) else rule_name(spec.id)
+    """The trained agent; the best rule where there is none, or where the server lacks what it needs: what a
+    visitor sees first must play."""
+    try:
+        get_agent(spec.id, TRAINED, _first_shown(spec))
+    except InferenceGymError:
+        return rule_name(spec.id)
+    return TRAINED
 
 
 def _plain(spec: EnvSpec) -> str:

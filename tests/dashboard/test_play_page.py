@@ -14,7 +14,7 @@ from tests.live import free_port, live_server
 pytestmark = pytest.mark.browser
 
 GRAVE = ("serious", "critical")
-SEED = "Seed (a whole number, 0 or more)"
+SEED = "Seed"
 
 
 def tab(page: Page) -> Locator:
