@@ -19,7 +19,8 @@ from server.dashboard.typed import seed_field, typed_seed
 __all__ = ["watch_tab"]
 
 NOBODY = "nobody"
-TRAINED = "ppo"
+BETTER_FIRST = ("ppo", "evolved", "forecast", "reactive", "heuristic", "baseline")
+"""Agents worth seeing; the first that an environment has and this server can play is shown at once."""
 
 RUNS_AT_ONCE = 4
 """Visitors whose agents play at the same time; the next one waits. Agents compute in this process."""
@@ -112,13 +113,16 @@ def _first_shown(spec: EnvSpec) -> str:
 
 
 def _best(spec: EnvSpec) -> str:
-    """The trained agent; the best rule where there is none, or where the server lacks what it needs: what a
-    visitor sees first must play."""
+    """What a visitor sees first must play: the trained agent, say, needs packages that a server may lack."""
+    return next((name for name in BETTER_FIRST if _plays(spec, name)), rule_name(spec.id))
+
+
+def _plays(spec: EnvSpec, agent: str) -> bool:
     try:
-        get_agent(spec.id, TRAINED, _first_shown(spec))
+        get_agent(spec.id, agent, _first_shown(spec))
     except InferenceGymError:
-        return rule_name(spec.id)
-    return TRAINED
+        return False
+    return True
 
 
 def _plain(spec: EnvSpec) -> str:

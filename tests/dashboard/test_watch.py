@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents.registry import rule_name
+from agents.registry import get_agent
 from inferencegym.errors import InferenceGymError
 from inferencegym.registry import all_specs, get_spec
 from server.dashboard import watch
@@ -21,16 +21,21 @@ MOST_IN_A_TITLE = 22
 
 @pytest.mark.parametrize("spec", all_specs(), ids=lambda spec: spec.name)
 def test_what_is_shown_first_plays_where_the_trained_agent_cannot(spec, monkeypatch: pytest.MonkeyPatch):
-    offered = watch._choices(spec.id)
-    assert offered[1]["value"] == "ppo"
+    shown = watch._choices(spec.id)[1]["value"]
+    assert shown == "ppo"
 
-    def missing(*_: Any) -> Any:
-        raise InferenceGymError("The agent ppo needs gymnasium.")
+    def without_gym(env_id: str, name: str, *rest: Any) -> Any:
+        if name == "ppo":
+            raise InferenceGymError("The agent ppo needs gymnasium.")
+        return get_agent(env_id, name, *rest)
 
-    monkeypatch.setattr(watch, "get_agent", missing)
-    offered = watch._choices(spec.id)
-    assert offered[1]["value"] == rule_name(spec.id)
-    assert "ppo" in offered[1]["choices"]
+    monkeypatch.setattr(watch, "get_agent", without_gym)
+    _, first, second, _ = watch._choices(spec.id)
+    assert first["value"] not in ("ppo", second["value"])
+    assert "ppo" in first["choices"]
+    *_, (scene, said) = watch.play(spec.id, watch._first_shown(spec), "42", first["value"], second["value"])
+    assert said == ""
+    assert scene["done"]
 
 
 @pytest.mark.parametrize(
