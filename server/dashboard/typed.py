@@ -26,7 +26,7 @@ def typed_seed(text: object, field: str = "seed") -> int:
     check_given(field, words, _SEED_RANGE)
     if isinstance(words, str):
         try:
-            return checked_seed(int(words), field)
+            words = int(words)
         except ValueError:
             # Refused as it was typed.
             return checked_seed(words, field)

@@ -57,7 +57,10 @@ class _PlayTab:
             self.environment = gr.Dropdown(
                 environments, value=bound.spec.id, label="Environment", min_width=180
             )
-            self.task = gr.Dropdown(_tasks(bound), value=first.id, label="Task", min_width=220)
+            # Start may be pressed before the tasks have followed the environment; that is told as a sentence.
+            self.task = gr.Dropdown(
+                _tasks(bound), value=first.id, label="Task", min_width=220, allow_custom_value=True
+            )
             self.seed = seed_field(DEFAULT_SEED, min_width=110)
             self.start = gr.Button("Start", variant="primary", min_width=120)
         self.about = gr.HTML(task_text(bound.spec, first), **_PLAIN)
@@ -110,7 +113,10 @@ class _PlayTab:
 
     def _about(self, env_id: str, task_id: str) -> str:
         bound = self.bounds[env_id]
-        return task_text(bound.spec, bound.task(task_id))
+        try:
+            return task_text(bound.spec, bound.task(task_id))
+        except InferenceGymError:
+            return ""  # Start says what is wrong with it
 
     def _start(self, given: Mapping[Any, Any]) -> dict[Any, Any]:
         bound = self.bounds[given[self.environment]]
