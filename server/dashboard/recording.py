@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 from uuid import uuid4
@@ -117,6 +118,7 @@ def record(spec: EnvSpec, task_id: str, seed: int, agents: Sequence[str]) -> Ite
 def scene_of(spec: EnvSpec, sides: Sequence[Side], seed: int, run: str) -> Scene:
     """What is drawn of the sides as far as they have come."""
     view, task = view_of(spec), sides[0].task
+    panels = [panel.of(task.id) for panel in view.panels]
     names = [side.agent for side in sides]
     done = all(side.done for side in sides)
     columns = [_Columns(side.steps) for side in sides]
@@ -127,9 +129,9 @@ def scene_of(spec: EnvSpec, sides: Sequence[Side], seed: int, run: str) -> Scene
         step_title=view.step_title,
         steps=max(len(side.steps) for side in sides),
         length=max(len(side.steps) for side in sides) if done else task.episode_length,
-        charts=[_chart(panel, columns, names, task.id, first) for panel in view.panels],
-        tiles=[_tile(panel, columns) for panel in view.panels if panel.tile],
-        spans=_spans(view, sides[0].steps),
+        charts=[_chart(panel, columns, names, task.id, first) for panel in panels],
+        tiles=[_tile(panel, columns) for panel in panels if panel.tile],
+        spans=_spans(view, sides),
         outcomes=[side.outcome(number) for number, side in enumerate(sides)] if done else [],
         done=done,
         run=run,
@@ -194,8 +196,19 @@ def _tile(panel: Panel, columns: Sequence[_Columns]) -> Tile:
     return Tile(label, panel.unit, panel.digits, [side.values(signal) for side in columns], panel.better)
 
 
-def _spans(view: View, steps: Sequence[StepResult]) -> list[Span]:
-    labels = [view.span(step.info) for step in steps]
+def _spans(view: View, sides: Sequence[Side]) -> list[Span]:
+    """What happens to both sides once; what depends on how a side played, for each."""
+    labels = [[view.span(step.info) for step in side.steps] for side in sides]
+    if all(one == other for each in labels[1:] for one, other in zip(labels[0], each, strict=False)):
+        return _runs(max(labels, key=len))
+    return [
+        replace(span, label=f"{span.label}, {side.agent}", side=number)
+        for number, (side, own) in enumerate(zip(sides, labels, strict=True))
+        for span in _runs(own)
+    ]
+
+
+def _runs(labels: Sequence[str]) -> list[Span]:
     spans: list[Span] = []
     at = 0
     for label, run in groupby(labels):

@@ -35,12 +35,13 @@ class Limit:
 @dataclass(frozen=True, slots=True)
 class Span:
     """A stretch of the x axis to be shaded; step k stands at k. What the visitor ``pressed`` has another
-    shade."""
+    shade. What befell one ``side`` alone has that side's colour, in its half of the chart."""
 
     first: float
     last: float
     label: str = "burst"
     pressed: bool = False
+    side: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

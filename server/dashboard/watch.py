@@ -7,18 +7,20 @@ from typing import Any
 
 import gradio as gr
 
-from agents.registry import agent_names, rule_name
-from env.checks import checked_seed
+from agents.registry import agent_names, get_agent, rule_name
 from inferencegym.errors import InferenceGymError
 from inferencegym.registry import EnvSpec, get_spec
-from server.bound import BoundEnv
+from server.bound import DEFAULT_SEED, BoundEnv
 from server.dashboard.message import NO_MESSAGE, message
 from server.dashboard.player import player
 from server.dashboard.recording import record
+from server.dashboard.typed import seed_field, typed_seed
 
 __all__ = ["watch_tab"]
 
 NOBODY = "nobody"
+BETTER_FIRST = ("ppo", "evolved", "forecast", "reactive", "heuristic", "baseline")
+"""Agents worth seeing; the first that an environment has and this server can play is shown at once."""
 
 RUNS_AT_ONCE = 4
 """Visitors whose agents play at the same time; the next one waits. Agents compute in this process."""
@@ -50,7 +52,7 @@ def watch_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> tuple[Any, list[An
             min_width=240,
             allow_custom_value=True,
         )
-        seed = gr.Number(42, label="Seed", min_width=90)
+        seed = seed_field(DEFAULT_SEED)
         first = gr.Dropdown(
             list(agent_names(spec.id)),
             value=_best(spec),
@@ -82,15 +84,10 @@ def play(env_id: str, task_id: str, seed: Any, first: str, second: str) -> Itera
     try:
         spec = get_spec(env_id)
         agents = [first] if second in (NOBODY, "", None) else [first, second]
-        for scene in record(spec, task_id, checked_seed(_whole(seed)), agents):
+        for scene in record(spec, task_id, typed_seed(seed), agents):
             yield scene.to_json(), NO_MESSAGE
     except InferenceGymError as error:
         yield gr.update(), message(error)
-
-
-def _whole(seed: Any) -> Any:
-    """A number field gives floats: 42.0 is meant as 42, and 1.5 is to be refused."""
-    return int(seed) if isinstance(seed, float) and seed.is_integer() else seed
 
 
 def _choices(env_id: str) -> tuple[Any, ...]:
@@ -116,7 +113,16 @@ def _first_shown(spec: EnvSpec) -> str:
 
 
 def _best(spec: EnvSpec) -> str:
-    return "ppo" if "ppo" in agent_names(spec.id) else rule_name(spec.id)
+    """What a visitor sees first must play: the trained agent, say, needs packages that a server may lack."""
+    return next((name for name in BETTER_FIRST if _plays(spec, name)), rule_name(spec.id))
+
+
+def _plays(spec: EnvSpec, agent: str) -> bool:
+    try:
+        get_agent(spec.id, agent, _first_shown(spec))
+    except InferenceGymError:
+        return False
+    return True
 
 
 def _plain(spec: EnvSpec) -> str:

@@ -91,7 +91,7 @@ def test_a_press_that_cannot_be_is_refused(kind: Any, hour: Any, says: str):
     [
         (("surge", 64.5, 11.0), r"GPUs: 64.5 .* whole number from 8 to 256"),
         (("surge", 7, 11.0), r"GPUs: 7 .* 8 to 256"),
-        (("surge", None, 11.0), r"GPUs: None"),
+        (("surge", None, 11.0), r"GPUs: there is no number in the field; allowed: .* from 8 to 256"),
         (("surge", 64, 21.0), r"Arrival rate \(jobs/h\): 21 .* 0.01 to 20"),
         (("surge", 64, 19.0), r"at most 17.77"),
         (("surge", 64, float("nan")), r"Arrival rate"),

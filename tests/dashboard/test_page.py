@@ -58,6 +58,15 @@ def test_every_tab_fits_and_has_no_serious_violation(
     assert found == []
 
 
+def test_the_page_is_as_wide_in_every_tab(visitor: Page):
+    header = visitor.locator(".ig-header")
+    boxes = []
+    for name in TABS:
+        open_tab(visitor, name)
+        boxes.append(header.bounding_box())
+    assert boxes == [boxes[0]] * len(TABS)
+
+
 def test_the_keyboard_reaches_tabs_and_controls(visitor: Page):
     visitor.get_by_role("tab", name="Watch", exact=True).focus()
     reached: list[str] = []

@@ -14,7 +14,7 @@ from tests.live import free_port, live_server
 pytestmark = pytest.mark.browser
 
 GRAVE = ("serious", "critical")
-SEED = "Seed (a whole number, 0 or more)"
+SEED = "Seed"
 
 
 def tab(page: Page) -> Locator:
@@ -35,7 +35,10 @@ def start(page: Page, environment: str = "", task: str = "", seed: str = "") -> 
     """Open the tab and start an episode."""
     open_tab(page, "Play")
     if environment:
+        tasks = tab(page).get_by_label("Task", exact=True)
+        before = tasks.input_value()
         choose(page, "Environment", environment)
+        expect(tasks).not_to_have_value(before)
     if task:
         choose(page, "Task", task)
     if seed:
@@ -137,14 +140,22 @@ def test_a_refused_seed_is_said_and_the_episode_stays(visitor: Page):
     start(visitor)
     press(visitor, "Next step")
     expect_step(visitor, 1, 200)
-    for seed, shown in (("-1", "-1"), ("1.5", '"1.5"'), ("many", '"many"'), ("", "''")):
+    for seed, shown in (("-1", "-1"), ("1.5", "1.5"), ("many", "many"), ("", "no number")):
         tab(visitor).get_by_label(SEED).fill(seed)
         press(visitor, "Start")
-        expect(visitor.get_by_role("alert")).to_contain_text(
-            f"seed: {shown} is not allowed; allowed: a whole"
-        )
+        expect(visitor.get_by_role("alert")).to_contain_text(shown)
+        expect(visitor.get_by_role("alert")).to_contain_text("allowed: a whole number from 0 to")
     press(visitor, "Next step")
     expect_step(visitor, 2, 200)
+
+
+def test_a_task_of_another_environment_is_refused_in_a_sentence(visitor: Page):
+    open_tab(visitor, "Play")
+    box = tab(visitor).get_by_label("Task", exact=True)
+    box.fill("steady")
+    box.press("Enter")
+    press(visitor, "Start")
+    expect(visitor.get_by_role("alert")).to_contain_text("steady")
 
 
 def test_a_refused_value_is_said_and_costs_no_step(visitor: Page):

@@ -67,8 +67,10 @@ inferenceGym.charts = (() => {
     layout.annotations = limits.annotations;
     layout.shapes = [
       ...scene.spans.map((span) => ({
-        type: "rect", layer: "below", xref: "x", x0: span.first, x1: span.last, yref: "paper", y0: 0, y1: 1,
-        fillcolor: colour(span.pressed ? "--ig-span-pressed" : "--ig-span"), line: { width: 0 },
+        type: "rect", layer: "below", xref: "x", x0: span.first, x1: span.last, line: { width: 0 },
+        yref: "paper", y0: span.side === 0 ? 0.5 : 0, y1: span.side === 1 ? 0.5 : 1,
+        ...(span.side === null ? { fillcolor: colour(span.pressed ? "--ig-span-pressed" : "--ig-span") }
+          : { fillcolor: sideColour(span.side), opacity: 0.16 }),
       })),
       ...limits.shapes,
     ];

@@ -104,7 +104,8 @@ inferenceGym.player = (element, props, act, watch) => {
     parts.key.replaceChildren(
       ...scene.sides.map((name, side) => make("span", `key-item ig-of-side-${side}`, name)),
       ...[...new Map(scene.spans.map((span) => [span.label, span])).values()].map((span) =>
-        make("span", `key-item ig-key-span${span.pressed ? " ig-pressed" : ""}`, span.label)));
+        make("span", `key-item ig-key-span${span.pressed ? " ig-pressed" : ""}${
+          span.side === null ? "" : ` ig-one-side ig-of-side-${span.side}`}`, span.label)));
     parts.tiles.replaceChildren(...scene.tiles.map(makeTile));
     parts.charts.replaceChildren(...scene.charts.map(makeChart));
   }

@@ -10,9 +10,9 @@ from agents.market_duel import Duel
 from agents.market_files import load_parameters
 from agents.market_play import POLICIES, Policy, gain_policy, named_policy
 from agents.market_policies import PriceParameters
-from env.checks import checked_seed
 from inferencegym.errors import InferenceGymError, InvalidValueError, UnknownNameError
 from inferencegym.market_models import ARRIVAL_RATE_MAX, ARRIVAL_RATE_MIN, GPUS_MAX, GPUS_MIN
+from server.dashboard.typed import as_whole, check_given, typed_seed
 from simulator.market_config import MarketSetup, load_market
 from simulator.market_kernel import EPISODE_HOURS_MAX, OPENING_HOURS
 
@@ -81,7 +81,7 @@ class Run:
         return cls(
             setup,
             int(checked_number("Length (h)", hours, HOURS_MIN, HOURS_MAX, whole=True)),
-            checked_seed(_whole(seed), "Seed"),
+            typed_seed(seed, "Seed of the customers"),
             (left, right),
             retrained,
         )
@@ -159,14 +159,11 @@ def checked_setup(scenario: Any, gpus: Any, arrival_rate: Any) -> MarketSetup:
 
 def checked_number(field: str, value: Any, low: float, high: float, whole: bool = False) -> float:
     """A number of a field; number fields give floats, whole or not, and None when empty. Raises
-    InvalidValueError."""
-    given = _whole(value)
+    InferenceGymError."""
+    allowed = f"a {'whole ' if whole else ''}number from {low:g} to {high:g}"
+    check_given(field, value, allowed)
+    given = as_whole(value)
     kind = int if whole else (int, float)
     if isinstance(given, bool) or not isinstance(given, kind) or not low <= given <= high:
-        raise InvalidValueError(field, given, f"a {'whole ' if whole else ''}number from {low:g} to {high:g}")
+        raise InvalidValueError(field, given, allowed)
     return given
-
-
-def _whole(value: Any) -> Any:
-    """64.0 is meant as 64, and 1.5 is to be refused where whole numbers are wanted."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -24,6 +24,7 @@ from server.dashboard.market_lab.run import HOURS_MAX, HOURS_MIN
 from server.dashboard.market_lab.training import STARTS, cancelled, train
 from server.dashboard.message import NO_MESSAGE
 from server.dashboard.player import player
+from server.dashboard.typed import seed_field
 from simulator.market_config import load_market
 from simulator.market_kernel import SCALE
 
@@ -47,7 +48,7 @@ def market_lab_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> None:
         gpus = gr.Number(first.gpus, label="GPUs", min_width=110)
         rate = gr.Number(first.arrival_rate, label="Arrival rate (jobs/h)", min_width=150)
         hours = gr.Number(200, label="Length (h)", min_width=110)
-        seed = gr.Number(0, label="Seed of the customers", min_width=150)
+        seed = seed_field(0, "Seed of the customers", min_width=150)
     with gr.Row():
         left = gr.Dropdown(
             list(POLICIES), value="rule", label="Left policy", min_width=150, allow_custom_value=True

@@ -9,13 +9,14 @@ from typing import Any
 import gradio as gr
 
 from env.protocols import TaskInfo
-from inferencegym.errors import InferenceGymError, InvalidValueError
+from inferencegym.errors import InferenceGymError
 from server.bound import DEFAULT_SEED, BoundEnv
 from server.dashboard.message import NO_MESSAGE, message, sentence
 from server.dashboard.play.controls import ActionControls
 from server.dashboard.play.episode import Played
 from server.dashboard.play.text import consequence, grade_text, observation_text, task_text
 from server.dashboard.player import player
+from server.dashboard.typed import seed_field, typed_seed
 
 __all__ = ["play_tab"]
 
@@ -56,13 +57,11 @@ class _PlayTab:
             self.environment = gr.Dropdown(
                 environments, value=bound.spec.id, label="Environment", min_width=180
             )
-            self.task = gr.Dropdown(_tasks(bound), value=first.id, label="Task", min_width=220)
-            self.seed = gr.Textbox(
-                str(DEFAULT_SEED),
-                label="Seed (a whole number, 0 or more)",
-                max_lines=1,
-                min_width=180,
+            # Start may be pressed before the tasks have followed the environment; that is told as a sentence.
+            self.task = gr.Dropdown(
+                _tasks(bound), value=first.id, label="Task", min_width=220, allow_custom_value=True
             )
+            self.seed = seed_field(DEFAULT_SEED, min_width=110)
             self.start = gr.Button("Start", variant="primary", min_width=120)
         self.about = gr.HTML(task_text(bound.spec, first), **_PLAIN)
         self.said = gr.HTML(NO_MESSAGE, **_PLAIN)
@@ -114,12 +113,15 @@ class _PlayTab:
 
     def _about(self, env_id: str, task_id: str) -> str:
         bound = self.bounds[env_id]
-        return task_text(bound.spec, bound.task(task_id))
+        try:
+            return task_text(bound.spec, bound.task(task_id))
+        except InferenceGymError:
+            return ""  # Start says what is wrong with it
 
     def _start(self, given: Mapping[Any, Any]) -> dict[Any, Any]:
         bound = self.bounds[given[self.environment]]
         try:
-            played = Played(bound, given[self.task], _seed(given[self.seed]))
+            played = Played(bound, given[self.task], typed_seed(given[self.seed]))
         except InferenceGymError as error:
             return {self.said: message(error), self.refused: NO_MESSAGE}
         updates: dict[Any, Any] = {}
@@ -196,14 +198,3 @@ def _tasks(bound: BoundEnv) -> list[tuple[str, str]]:
 
 def _task_label(task: TaskInfo) -> str:
     return f"{task.name} ({task.difficulty})"
-
-
-def _seed(text: object) -> object:
-    """What stands in the field as a number, if it is one; the rest is for the model to refuse."""
-    words = str(text if text is not None else "").strip()
-    if not words:
-        raise InvalidValueError("seed", "", "a whole number from 0 up")
-    try:
-        return int(words)
-    except ValueError:
-        return words

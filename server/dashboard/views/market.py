@@ -32,7 +32,7 @@ VIEW = View(
         Panel("Revenue", "USD/h", (Signal("revenue", "info.metrics.revenue"),), better="more"),
         Panel(
             "Death risk",
-            "% of the silence that ends it",
+            "% of allowed silence",
             (Signal("risk", "info.metrics.death_risk", scale=100.0),),
             limits=_dies,
             better="less",

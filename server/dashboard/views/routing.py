@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from env.routing_tasks import get_task
 from server.dashboard.views.view import REWARD, Panel, Signal, View
 
 __all__ = ["VIEW"]
+
+
+def _intensity_unit(task_id: str) -> str:
+    """The classic tasks have a scale of their own, from 0 to 1."""
+    return "g CO₂/kWh" if get_task(task_id).stream else "scale of the task"
+
 
 VIEW = View(
     step_title="decision",
@@ -18,13 +25,19 @@ VIEW = View(
     panels=(
         Panel(
             "Accuracy so far",
-            "% of decisions answered right",
+            "% answered right",
             (Signal("right", "info.metrics.correct", fold="mean", scale=100.0),),
             digits=1,
             better="more",
         ),
         Panel("CO₂ so far", "g", (Signal("CO₂", "info.metrics.co2_g", fold="sum"),), digits=2, better="less"),
-        Panel("Carbon intensity", "", (Signal("of the grid", "info.workload.carbon_intensity"),), digits=1),
+        Panel(
+            "Carbon intensity",
+            "g CO₂/kWh",
+            (Signal("of the grid", "info.workload.carbon_intensity"),),
+            digits=1,
+            unit_in=_intensity_unit,
+        ),
         Panel("Energy", "Wh a query", (Signal("energy", "info.metrics.energy_wh"),), digits=2, better="less"),
         Panel("Latency", "s", (Signal("latency", "info.metrics.latency_s"),), digits=1, better="less"),
         Panel("Waiting queries", "queries", (Signal("waiting", "info.workload.waiting"),)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
@@ -39,7 +39,7 @@ class Panel:
     """A chart, and with ``tile`` a tile of its first signal.
 
     ``limits`` gives labelled horizontal lines for a task id and the first step's info. What is ``shared`` is
-    the same for both sides and is drawn once.
+    the same for both sides and is drawn once. ``unit_in`` gives the unit for a task id where tasks differ.
     """
 
     title: str
@@ -51,6 +51,11 @@ class Panel:
     digits: int = 0
     better: Literal["more", "less", ""] = ""
     shared: bool = False
+    unit_in: Callable[[str], str] | None = None
+
+    def of(self, task_id: str) -> Panel:
+        """The panel with the unit of a task."""
+        return replace(self, unit=self.unit_in(task_id)) if self.unit_in else self
 
 
 @dataclass(frozen=True, slots=True)
