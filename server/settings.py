@@ -40,8 +40,8 @@ class Settings(BaseSettings):
         default=50,
         ge=1,
         le=10_000,
-        description="REST episodes kept and, counted apart for each environment, MCP sessions kept (of both "
-        "the least recently used goes first) and open WebSockets.",
+        description="REST episodes kept and, counted apart for each environment, MCP sessions and visitors "
+        "of the page kept (of all three the least recently used goes first) and open WebSockets.",
     )
     session_idle_timeout_s: float = Field(
         default=3600.0,

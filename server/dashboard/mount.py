@@ -114,7 +114,8 @@ class WebPage:
     def _build(self) -> Any:
         from server.dashboard.page import build_app
 
-        app = build_app(self._bound, self._bounds, self._settings)
+        styles = sorted(css.name for css in ASSETS.glob("*.css"))
+        app = build_app(self._bound, self._bounds, self._settings, styles)
         gc.collect()
         gc.freeze()
         return app

@@ -18,7 +18,6 @@ from inferencegym.registry import load
 from server.bound import BoundEnv
 from server.dashboard.compare import compare_tab
 from server.dashboard.connect import connect_tab
-from server.dashboard.mount import ASSETS
 from server.dashboard.play.tab import play_tab
 from server.dashboard.playground import PlaygroundEnvironment
 from server.dashboard.views.view import view_of
@@ -30,19 +29,17 @@ __all__ = ["build_app"]
 
 TITLE = "InferenceGym"
 
-_HEAD = "".join(
-    f'<link rel="stylesheet" href="../web-assets/{css.name}">' for css in sorted(ASSETS.glob("*.css"))
-)
 
-
-def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings) -> Any:
+def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings, styles: Sequence[str]) -> Any:
     """The ASGI application that serves /web/ and everything below it.
 
     Args:
         bound: the environment at this mount: preselected, and that of the playground.
         bounds: all environments.
         settings: of the server.
+        styles: names of the style sheets below ../web-assets/.
     """
+    head = "".join(f'<link rel="stylesheet" href="../web-assets/{name}">' for name in styles)
     # Web fonts would be fetched from elsewhere; the theme's next choice is the system's own.
     vars(web_interface.OPENENV_GRADIO_THEME)["_stylesheets"] = []
     environment = make_environment(bound)
@@ -50,7 +47,9 @@ def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings) -
 
     def tabs(manager: Any, fields: Any, _metadata: Any, is_chat: bool, title: str, _quick: str) -> gr.Blocks:
         with gr.Blocks(title=title, analytics_enabled=False) as page:
-            gr.HTML(_header(bounds), head=_HEAD)
+            # Gradio keeps what 10,000 visitors last saw, a megabyte and more each, present or not.
+            page.state_session_capacity = settings.max_sessions
+            gr.HTML(_header(bounds), head=head)
             with gr.Tabs():
                 with _tab("Watch"):
                     play, inputs, outputs = watch_tab(bound, bounds)

@@ -241,7 +241,7 @@ def test_what_is_refused_changes_nothing_and_says_why():
     for outputs, says in (
         (play((1, 1000)), "GPUs: 1000 is not allowed; allowed: a whole number from 8 to 256"),
         (play((6, RETRAINED)), "no retrained policy of yours"),
-        (playing.act(None, Pressed("surge", 3)), "server was restarted"),  # type: ignore[arg-type]
+        (playing.act(None, Pressed("surge", 3)), "no longer kept"),  # type: ignore[arg-type]
     ):
         assert says in outputs[1]
         assert "alert" in outputs[1]

@@ -235,9 +235,22 @@ def test_after_a_restart_of_the_server_a_sentence_says_what_became_of_the_episod
     with live_server() as url:
         build_page(url)
         press(page, "Next step")
-        expect(page.get_by_role("alert")).to_contain_text("your episode went with it", timeout=30_000)
+        expect(page.get_by_role("alert")).to_contain_text("no longer kept", timeout=30_000)
         press(page, "Start")
         expect_step(page, 0, 200)
         press(page, "Next step")
         expect_step(page, 1, 200)
     context.close()
+
+
+def test_the_server_keeps_only_so_many_visitors(visit: Callable[..., Page]):
+    with live_server(INFERENCEGYM_MAX_SESSIONS="2") as url:
+        build_page(url)
+        first = visit(f"{url}/web/")
+        start(first)
+        press(first, "Next step")
+        expect_step(first, 1, 200)
+        for _ in range(2):
+            expect(visit(f"{url}/web/").locator(".ig-place").first).to_contain_text("of 200")
+        press(first, "Next step")
+        expect(tab(first).get_by_role("alert")).to_contain_text("no longer kept")

@@ -50,7 +50,8 @@ def act(run: Run | None, event: gr.EventData) -> tuple[Any, ...]:
 def _pressed_run(run: Run | None, kind: Any, hour: Any) -> tuple[Run, Duel]:
     if run is None:
         raise InferenceGymError(
-            "This run is not known any more: the server was restarted since.", "Press Run to start anew."
+            "This run is no longer kept: the server was restarted since, or many others came.",
+            "Press Run to start anew.",
         )
     run = run.pressed(kind, hour)
     duel = run.play()

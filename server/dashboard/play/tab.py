@@ -30,8 +30,8 @@ _PLAIN: dict[str, Any] = {"apply_default_css": False, "elem_classes": "ig-play-t
 """Options of text that brings its own style."""
 
 GONE = (
-    "The server was restarted and your episode went with it, or you pressed nothing for an hour. "
-    "Press Start; the same task and seed bring the same traffic again."
+    "Your episode is no longer kept: the server was restarted, you pressed nothing for an hour, or many "
+    "others came. Press Start; the same task and seed bring the same traffic again."
 )
 
 
