@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -167,10 +166,6 @@ class BoundEnv:
         """GET /tasks/{id}. Raises UnknownNameError with near matches."""
         task = self.task(task_id)
         return {**_task_entry(task), "aliases": list(task.aliases), "facts": dict(task.facts)}
-
-    def default_action_json(self) -> str:
-        """The default action, for examples."""
-        return json.dumps(self.action_model().model_dump(mode="json"))
 
 
 def _task_entry(task: TaskInfo) -> dict[str, Any]:
