@@ -17,7 +17,7 @@ from threading import Thread
 from typing import Any
 
 from agents.registry import get_agent
-from env.protocols import Agent, Episode, Grader, report_of
+from env.protocols import Agent, Episode, Grader, logged_step, report_of
 from inferencegym.errors import InferenceGymError
 from inferencegym.registry import EnvSpec, all_specs, register
 
@@ -70,11 +70,9 @@ def play_episode(spec: EnvSpec, job: Job, agent: Agent | None = None) -> Episode
     total = 0.0
     while not episode.done:
         action = agent.act(observation)
-        observation, reward, _, info = episode.step(action)
+        observation, reward, done, info = episode.step(action)
         total += reward
-        applied = info.get("action") or action.model_dump(mode="json")
-        entry = {"action": applied, "reward": reward, "metrics": info["metrics"]}
-        log.append(entry | {"settings": info["settings"]} if "settings" in info else entry)
+        log.append(logged_step(action, reward, done, info))
     grade = grader.grade_log(job.task, log)
     report = report_of(agent)
     return EpisodeResult(

@@ -18,6 +18,7 @@ __all__ = [
     "Grader",
     "TaskInfo",
     "listed_tasks",
+    "logged_step",
     "report_of",
     "task_named",
 ]
@@ -94,6 +95,18 @@ class Episode(Protocol):
     def restore(self, snapshot: Any) -> None:
         """Go back to a snapshot of this episode; the future is then byte-identical."""
         ...
+
+
+def logged_step(action: BaseModel, reward: float, done: bool, info: Mapping[str, Any]) -> dict[str, Any]:
+    """A step as graders take it, with what else ``info`` tells them: ``settings``."""
+    entry = {
+        # The action as the environment took it, if it says so: without masked fields.
+        "action": info.get("action") or action.model_dump(mode="json"),
+        "reward": reward,
+        "done": done,
+        "metrics": info["metrics"],
+    }
+    return {**entry, "settings": info["settings"]} if "settings" in info else entry
 
 
 @dataclass(frozen=True, slots=True)

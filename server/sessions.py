@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from env.protocols import Episode
+from env.protocols import Episode, logged_step
 from inferencegym.errors import SessionNotFoundError
 
 __all__ = ["EpisodeStart", "Session", "SessionManager", "StepResult", "log_entry", "take_step"]
@@ -64,16 +64,8 @@ def take_step(episode: Episode, action: BaseModel) -> StepResult:
 
 
 def log_entry(action: BaseModel, result: StepResult) -> dict[str, Any]:
-    """A step as POST /grader takes it, with what else ``info`` tells the grader: ``settings``."""
-    info = result.info
-    entry = {
-        # The action as the environment took it, if it says so: without masked fields.
-        "action": info.get("action") or action.model_dump(mode="json"),
-        "reward": result.reward,
-        "done": result.done,
-        "metrics": info["metrics"],
-    }
-    return {**entry, "settings": info["settings"]} if "settings" in info else entry
+    """A step as POST /grader takes it."""
+    return logged_step(action, result.reward, result.done, result.info)
 
 
 @dataclass(slots=True)
