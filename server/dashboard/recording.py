@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import Any
 from uuid import uuid4
 
@@ -16,7 +15,8 @@ from agents.registry import get_agent
 from agents.task_text import find_task
 from env.protocols import Episode, Grader, GradeResult, report_of
 from inferencegym.registry import EnvSpec
-from server.dashboard.scene import Chart, Limit, Line, Outcome, Scene, Span, Tile
+from server.dashboard.drawing import chart_of, tile_of
+from server.dashboard.scene import Outcome, Scene, Span, stretches
 from server.dashboard.views.view import Panel, Signal, View, view_of
 from server.sessions import StepResult, log_entry, take_step
 
@@ -129,8 +129,8 @@ def scene_of(spec: EnvSpec, sides: Sequence[Side], seed: int, run: str) -> Scene
         step_title=view.step_title,
         steps=max(len(side.steps) for side in sides),
         length=max(len(side.steps) for side in sides) if done else task.episode_length,
-        charts=[_chart(panel, columns, names, task.id, first) for panel in panels],
-        tiles=[_tile(panel, columns) for panel in panels if panel.tile],
+        charts=[chart_of(panel, columns, names, _limits(panel, task.id, first)) for panel in panels],
+        tiles=[tile_of(panel, columns) for panel in panels if panel.tile],
         spans=_spans(view, sides),
         outcomes=[side.outcome(number) for number, side in enumerate(sides)] if done else [],
         done=done,
@@ -139,61 +139,33 @@ def scene_of(spec: EnvSpec, sides: Sequence[Side], seed: int, run: str) -> Scene
 
 
 class _Columns:
-    """Series of a side."""
+    """Series of a side; a chart and a tile may ask for the same one."""
 
     def __init__(self, steps: Sequence[StepResult]) -> None:
         self._rows = [
             {"observation": step.observation.model_dump(), "reward": step.reward, "info": step.info}
             for step in steps
         ]
+        self._known: dict[Signal, list[float | None]] = {}
 
     def values(self, signal: Signal) -> list[float | None]:
-        names = signal.path.split(".")
-        values = [_number(row, names, signal.scale) for row in self._rows]
-        if not signal.fold:
-            return values
-        folded: list[float | None] = []
-        total = 0.0
-        for count, value in enumerate(values, start=1):
-            total += value or 0.0
-            folded.append(total / count if signal.fold == "mean" else total)
-        return folded
+        if signal not in self._known:
+            names = signal.path.split(".")
+            self._known[signal] = signal.series(_number(row, names) for row in self._rows)
+        return self._known[signal]
 
 
-def _number(row: Mapping[str, Any], names: Sequence[str], scale: float) -> float | None:
+def _number(row: Mapping[str, Any], names: Sequence[str]) -> float | None:
     value: Any = row
     for name in names:
         if not isinstance(value, Mapping):
             return None
         value = value.get(name)  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
-    if not isinstance(value, (int, float)) or not math.isfinite(value):
-        return None
-    # More digits than anybody sees would only travel.
-    return float(f"{scale * value:.7g}")
+    return value if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
-def _chart(
-    panel: Panel, columns: Sequence[_Columns], names: Sequence[str], task_id: str, info: Mapping[str, Any]
-) -> Chart:
-    lines = [
-        Line(_legend(panel, names, number, signal), side.values(signal), number, signal.dashed)
-        for number, side in enumerate(columns[:1] if panel.shared else columns)
-        for signal in panel.signals
-    ]
-    limits = panel.limits(task_id, info).items() if panel.limits and info else ()
-    return Chart(panel.title, panel.unit, lines, [Limit(*one) for one in limits], panel.log)
-
-
-def _legend(panel: Panel, names: Sequence[str], side: int, signal: Signal) -> str:
-    if panel.shared:
-        return signal.name
-    return names[side] if len(panel.signals) == 1 else f"{names[side]}, {signal.name}"
-
-
-def _tile(panel: Panel, columns: Sequence[_Columns]) -> Tile:
-    signal = panel.signals[0]
-    label = panel.title if len(panel.signals) == 1 else f"{panel.title}, {signal.name}"
-    return Tile(label, panel.unit, panel.digits, [side.values(signal) for side in columns], panel.better)
+def _limits(panel: Panel, task_id: str, info: Mapping[str, Any]) -> Mapping[str, float]:
+    return panel.limits(task_id, info) if panel.limits and info else {}
 
 
 def _spans(view: View, sides: Sequence[Side]) -> list[Span]:
@@ -209,11 +181,4 @@ def _spans(view: View, sides: Sequence[Side]) -> list[Span]:
 
 
 def _runs(labels: Sequence[str]) -> list[Span]:
-    spans: list[Span] = []
-    at = 0
-    for label, run in groupby(labels):
-        count = len(list(run))
-        if label:
-            spans.append(Span(at + 0.5, at + count + 0.5, label))
-        at += count
-    return spans
+    return [Span(first + 0.5, last + 0.5, label) for first, last, label in stretches(labels)]

@@ -6,10 +6,12 @@ visitor's own, and the server keeps nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from typing import Any, Literal
 
-__all__ = ["Action", "Chart", "Limit", "Line", "Outcome", "Scene", "Span", "Tile"]
+__all__ = ["Action", "Chart", "Limit", "Line", "Outcome", "Scene", "Span", "Tile", "stretches"]
 
 Values = list[float | None]
 
@@ -42,6 +44,16 @@ class Span:
     label: str = "burst"
     pressed: bool = False
     side: int | None = None
+
+
+def stretches(labels: Iterable[str]) -> Iterator[tuple[int, int, str]]:
+    """Place of the first, place after the last, and label of each run of one label; none of the label ""."""
+    at = 0
+    for label, run in groupby(labels):
+        count = len(list(run))
+        if label:
+            yield at, at + count, label
+        at += count
 
 
 @dataclass(frozen=True, slots=True)

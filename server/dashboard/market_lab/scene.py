@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate, groupby
 from uuid import uuid4
 
 import numpy as np
 
 from agents.market_duel import EVENT_HOURS, SHOCK_LIMITS, SURGE_ARRIVALS, Duel, Row
 from agents.market_play import make_demand
+from server.dashboard.drawing import chart_of, tile_of
 from server.dashboard.market_lab.run import Run
-from server.dashboard.scene import Action, Chart, Limit, Line, Scene, Span, Tile
+from server.dashboard.scene import Action, Scene, Span, stretches
 from server.dashboard.views.market import VIEW
-from server.dashboard.views.view import Panel
-from simulator.market_config import MarketSetup, ScheduledEvent
+from server.dashboard.views.view import Panel, Signal
+from simulator.market_config import ScheduledEvent
 from simulator.market_kernel import OPENING_HOURS, SCALE
 
 __all__ = ["ACTIONS", "scene_of"]
@@ -44,21 +44,16 @@ def scene_of(run: Run, duel: Duel, start: int = 0) -> Scene:
         start: hour to show first.
     """
     setup, names = run.setup, [side.name for side in duel.sides]
-    sides = [side.rows for side in duel.sides]
-    panels = [panel for panel in VIEW.panels if _field(panel) in Row.__slots__]
+    sides = [_Columns(side.rows) for side in duel.sides]
+    panels = [panel for panel in VIEW.panels if _field(panel.signals[0]) in Row.__slots__]
     return Scene(
         title=_title(run),
         sides=names,
         step_title=VIEW.step_title,
         steps=duel.hour,
         length=duel.hour,
-        charts=[_chart(panel, sides, names, setup) for panel in panels],
-        tiles=[
-            Tile(
-                panel.title, panel.unit, panel.digits, [_values(panel, rows) for rows in sides], panel.better
-            )
-            for panel in panels
-        ],
+        charts=[chart_of(panel, sides, names, _limits(panel, setup.scenario)) for panel in panels],
+        tiles=[tile_of(panel, sides) for panel in panels],
         spans=[span for span in _spans(run) if span.first < duel.hour],
         start=start,
         actions=list(ACTIONS),
@@ -72,27 +67,23 @@ def _title(run: Run) -> str:
     return f"{setup.scenario} · {setup.gpus} GPUs · {rate} · {run.hours} h · seed {run.seed}"
 
 
-def _field(panel: Panel) -> str:
-    """The row's field that a panel shows: the metrics of an episode are called alike."""
-    return panel.signals[0].path.rpartition(".")[2]
+def _field(signal: Signal) -> str:
+    """The row's field that a signal shows: the metrics of an episode are called alike."""
+    return signal.path.rpartition(".")[2]
 
 
-def _values(panel: Panel, rows: Sequence[Row]) -> list[float | None]:
-    signal = panel.signals[0]
-    values: list[float] = [signal.scale * getattr(row, _field(panel)) for row in rows]
-    if signal.fold == "sum":
-        values = list(accumulate(values))
-    # More digits than anybody sees would only travel.
-    return [float(f"{value:.7g}") for value in values]
+class _Columns:
+    """Series of a side."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._rows = rows
+
+    def values(self, signal: Signal) -> list[float | None]:
+        return signal.series(getattr(row, _field(signal)) for row in self._rows)
 
 
-def _chart(panel: Panel, sides: Sequence[Sequence[Row]], names: Sequence[str], setup: MarketSetup) -> Chart:
-    lines = [
-        Line(name, _values(panel, rows), side)
-        for side, (name, rows) in enumerate(zip(names, sides, strict=True))
-    ]
-    limits = panel.limits(setup.scenario, {}).items() if panel.limits else ()
-    return Chart(panel.title, panel.unit, lines, [Limit(*one) for one in limits], panel.log)
+def _limits(panel: Panel, scenario: str) -> Mapping[str, float]:
+    return panel.limits(scenario, {}) if panel.limits else {}
 
 
 def _spans(run: Run) -> Iterator[Span]:
@@ -111,13 +102,9 @@ def _hours_of(run: Run, number: int) -> Iterator[tuple[int, int]]:
     quiet = tuple(replace(event, arrivals=SCALE, limits=SCALE) for event in run.setup.events)
     alone = (*quiet[:number], run.setup.events[number], *quiet[number + 1 :])
     with_it, without = (_demand(run, events) for events in (alone, quiet))
-    differs = (with_it != without).any(axis=0)[OPENING_HOURS:].tolist()
-    at = 0
-    for active, hours in groupby(differs):
-        count = len(list(hours))
-        if active:
-            yield at, at + count
-        at += count
+    differs = (with_it != without).any(axis=0)[OPENING_HOURS:]
+    for first, last, _ in stretches("differs" if each else "" for each in differs):
+        yield first, last
 
 
 def _demand(run: Run, events: tuple[ScheduledEvent, ...]) -> np.ndarray:

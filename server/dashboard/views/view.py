@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import accumulate
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -32,6 +33,15 @@ class Signal:
     fold: Literal["", "sum", "mean"] = ""
     scale: float = 1.0
     dashed: bool = False
+
+    def series(self, raw: Iterable[float | None]) -> list[float | None]:
+        """What is drawn of the signal's own numbers, one a step; None where a step has none."""
+        scaled = [None if value is None else self.scale * value for value in raw]
+        if self.fold:
+            sums = enumerate(accumulate(value or 0.0 for value in scaled), start=1)
+            scaled = [total / count if self.fold == "mean" else total for count, total in sums]
+        # More digits than anybody sees would only travel.
+        return [None if value is None else float(f"{value:.7g}") for value in scaled]
 
 
 @dataclass(frozen=True, slots=True)
