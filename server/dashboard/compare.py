@@ -17,15 +17,14 @@ from agents.results import Curve, Front, Scores, curve_of, front_of, scores_of
 from inferencegym.errors import InferenceGymError, UnknownNameError
 from inferencegym.registry import EnvSpec, get_spec
 from server.bound import BoundEnv
+from server.dashboard.components import environment_field, id_and_name, scripts
 from server.dashboard.connect import CONNECT_HEAD, copy_block
 from server.dashboard.message import message
 from server.dashboard.wording import name_and_unit
 
 __all__ = ["compare_tab", "results_of", "shown_tasks"]
 
-_HEAD = CONNECT_HEAD + "".join(
-    f'<script src="../web-assets/{name}"></script>' for name in ("plotly.min.js", "charts.js", "compare.js")
-)
+_HEAD = CONNECT_HEAD + scripts("plotly.min.js", "charts.js", "compare.js")
 
 
 def compare_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> None:
@@ -43,9 +42,7 @@ def compare_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> None:
     tasks = shown_tasks(first)
     task_id = _first_task(tasks)
     with gr.Row():
-        environment = gr.Dropdown(
-            [(s.title, s.id) for s in specs], value=first.id, label="Environment", min_width=180
-        )
+        environment = environment_field(specs, first)
         # Its choices change with the environment; a server that restarted remembers the first ones only.
         task = gr.Dropdown(tasks, value=task_id, label="Task", min_width=180, allow_custom_value=True)
     shown = gr.HTML(
@@ -103,7 +100,7 @@ def shown_tasks(spec: EnvSpec) -> list[tuple[str, str]]:
     scores = scores_of(spec.id)
     scored = {row.task for row in scores.rows} if scores else set[str]()
     return [
-        (f"{task.id} · {task.name}", task.id)
+        id_and_name(task)
         for task in spec.part("tasks").values()
         if task.id in scored or curve_of(spec.id, task.id) or front_of(spec.id, task.id)
     ]

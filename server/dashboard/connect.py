@@ -9,11 +9,12 @@ from html import escape
 import gradio as gr
 
 from server.bound import BoundEnv
+from server.dashboard.components import scripts
 from server.dashboard.snippets import Snippet, snippets_of
 
 __all__ = ["CONNECT_HEAD", "connect_tab", "copy_block"]
 
-CONNECT_HEAD = '<script src="../web-assets/connect.js"></script>'
+CONNECT_HEAD = scripts("connect.js")
 """What makes the copy buttons work."""
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import gradio as gr
 
+from server.dashboard.components import scripts
+
 __all__ = ["download_button", "file_of"]
 
 
@@ -17,7 +19,7 @@ def download_button(label: str) -> Any:
         value=None,
         html_template=f'<button type="button" class="ig-button" hidden>{escape(label)}</button>',
         js_on_load="inferenceGym.download(element, props, watch);",
-        head='<script src="../web-assets/download.js"></script>',
+        head=scripts("download.js"),
         apply_default_css=False,
         elem_classes="ig-lab-save",
     )

@@ -6,6 +6,8 @@ from typing import Any
 
 import gradio as gr
 
+from server.dashboard.components import scripts
+
 __all__ = ["player"]
 
 _TEMPLATE = """
@@ -27,10 +29,6 @@ _TEMPLATE = """
   <div class="ig-charts"></div>
 </section>"""
 
-_HEAD = "".join(
-    f'<script src="../web-assets/{name}"></script>' for name in ("plotly.min.js", "charts.js", "player.js")
-)
-
 
 def player() -> Any:
     """A component that takes ``Scene.to_json()`` as its value.
@@ -43,6 +41,6 @@ def player() -> Any:
         value=None,
         html_template=_TEMPLATE,
         js_on_load="inferenceGym.player(element, props, (what) => trigger('act', what), watch);",
-        head=_HEAD,
+        head=scripts("plotly.min.js", "charts.js", "player.js"),
         apply_default_css=False,
     )

@@ -11,6 +11,7 @@ from agents.registry import agent_names, get_agent, rule_name
 from inferencegym.errors import InferenceGymError
 from inferencegym.registry import EnvSpec, get_spec
 from server.bound import DEFAULT_SEED, BoundEnv
+from server.dashboard.components import environment_field, id_and_name
 from server.dashboard.message import NO_MESSAGE, message
 from server.dashboard.player import player
 from server.dashboard.recording import record
@@ -38,12 +39,7 @@ def watch_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> tuple[Any, list[An
     """
     spec = bound.spec
     with gr.Row():
-        environment = gr.Dropdown(
-            [(each.spec.title, each.spec.id) for each in bounds],
-            value=spec.id,
-            label="Environment",
-            min_width=190,
-        )
+        environment = environment_field([each.spec for each in bounds], spec, min_width=190)
         task = gr.Dropdown(
             _tasks(spec),
             value=_first_shown(spec),
@@ -103,7 +99,7 @@ def _choices(env_id: str) -> tuple[Any, ...]:
 
 
 def _tasks(spec: EnvSpec) -> list[tuple[str, str]]:
-    return [(f"{task.id} · {task.name}", task.id) for task in spec.part("tasks").values()]
+    return [id_and_name(task) for task in spec.part("tasks").values()]
 
 
 def _first_shown(spec: EnvSpec) -> str:

@@ -9,7 +9,7 @@ from annotated_types import Le
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-__all__ = ["in_words", "name_and_unit", "number", "shares", "signed", "titled"]
+__all__ = ["fixed", "in_words", "name_and_unit", "number", "shares", "signed", "titled"]
 
 _SPELT = {
     "co2": "CO₂",
@@ -59,10 +59,15 @@ def number(value: float) -> str:
     return (f"{value:.6f}".rstrip("0").rstrip(".") if "e" in text else text).replace("-", "−")
 
 
+def fixed(value: float, digits: int) -> str:
+    """A number with so many decimals."""
+    return f"{value:,.{digits}f}".replace("-", "−")
+
+
 def signed(value: float, digits: int = 3) -> str:
-    """A number whose sign is always there."""
-    text = f"{abs(value):.{digits}f}"
-    return f"{'−' if value < 0 else '+'}{text}" if float(text) else text
+    """A number whose sign is always there, but for what is shown as zero."""
+    text = fixed(abs(value), digits)
+    return f"{'−' if value < 0 else '+'}{text}" if text.strip("0.,") else text
 
 
 def shares(field: FieldInfo) -> bool:

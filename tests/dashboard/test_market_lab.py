@@ -24,7 +24,8 @@ from server.dashboard.market_lab.retrain import Limits, Progress, Queue, check_s
 from server.dashboard.market_lab.retrain_order import Order, Standing, Trained
 from server.dashboard.market_lab.run import RETRAINED, Press, Run, checked_setup
 from server.dashboard.market_lab.scene import scene_of
-from server.dashboard.market_lab.tables import averages, parameters, signed
+from server.dashboard.market_lab.tables import averages, parameters
+from server.dashboard.wording import signed
 
 SETUP = checked_setup("surge", 64.0, 11.0)
 HOURS = 80

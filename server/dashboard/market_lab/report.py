@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from server.dashboard.market_lab.retrain import COMPILED, Progress
 from server.dashboard.market_lab.retrain_order import Order, Standing, Trained
-from server.dashboard.market_lab.tables import SIGNS, signed, table
+from server.dashboard.market_lab.tables import table
+from server.dashboard.wording import fixed, signed
 
 __all__ = ["ENGINE", "bar", "report", "verdict"]
 
@@ -29,7 +30,7 @@ def bar(progress: Progress) -> str:
         text = f"All {progress.generations} generations done; measuring on held-out seeds"
     else:
         text = f"Generation {progress.generation} of {progress.generations}"
-    best = "" if progress.best is None else f" Best sum of rewards so far: {_number(progress.best)}."
+    best = "" if progress.best is None else f" Best sum of rewards so far: {fixed(progress.best, 2)}."
     return (
         f"<div class='ig-lab-progress'>{text}.{best}<progress aria-label='Generations trained' "
         f"max='{progress.generations}' value='{progress.generation}'></progress></div>"
@@ -49,7 +50,7 @@ def report(order: Order, trained: Trained) -> str:
     note = (
         f"{order.scenario}, {order.gpus} GPUs, {order.arrival_rate:g} jobs/h, {order.hours} h; "
         f"{order.generations} generations of {order.population} on {order.seeds} training seeds (best there: "
-        f"{_number(trained.fitness)}). ± is half of a 95 % interval."
+        f"{fixed(trained.fitness, 2)}). ± is half of a 95 % interval."
     )
     sentences = " ".join(verdict(one) for one in others)
     return (
@@ -79,8 +80,4 @@ def _status(text: str) -> str:
 def _interval(values: tuple[float, float], sign: bool = False) -> str:
     value, half = values
     # No line break beside the sign.
-    return f"{signed(value, 2) if sign else _number(value)}\u00a0±\u00a0{half:.2f}"
-
-
-def _number(value: float) -> str:
-    return f"{value:.2f}".translate(SIGNS)
+    return f"{signed(value, 2) if sign else fixed(value, 2)}\u00a0±\u00a0{half:.2f}"

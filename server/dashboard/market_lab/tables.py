@@ -9,10 +9,11 @@ from html import escape
 from agents.market_duel import EVENT_HOURS, Duel, Row, Summary
 from agents.market_policies import PARAMETER_NAMES, PriceParameters, parameter_bounds
 from server.dashboard.market_lab.run import Run
+from server.dashboard.wording import fixed, signed
 from simulator.market_config import MarketSetup
 from simulator.market_kernel import SCALE
 
-__all__ = ["SIGNS", "averages", "parameters", "signed", "table"]
+__all__ = ["averages", "parameters", "table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,6 @@ _TOTALS = (
     ("Jobs finished", "jobs_finished", 0),
     ("Active hours", "active_hours", 0),
 )
-
-SIGNS = str.maketrans("-", "−")
 
 
 def averages(run: Run, duel: Duel) -> str:
@@ -86,11 +85,11 @@ def _average_row(one: _Average, summaries: Sequence[Summary], last: Sequence[Row
 
 def _average(mean: float, last: float, digits: int) -> str:
     gap = signed(last - mean, digits)
-    return f"{_number(mean, digits)}<small>last {_number(last, digits)} ({gap})</small>"
+    return f"{fixed(mean, digits)}<small>last {fixed(last, digits)} ({gap})</small>"
 
 
 def _total_row(title: str, totals: Sequence[float], digits: int) -> list[str]:
-    return [title, *(_number(total, digits) for total in totals), signed(totals[0] - totals[1], digits)]
+    return [title, *(fixed(total, digits) for total in totals), signed(totals[0] - totals[1], digits)]
 
 
 def _fate(summary: Summary, duel: Duel) -> str:
@@ -156,13 +155,3 @@ def _title(text: str) -> str:
 
 def _note(text: str) -> str:
     return f"<p class='ig-lab-note'>{text}</p>"
-
-
-def signed(value: float, digits: int) -> str:
-    """A difference with its sign."""
-    shown = f"{value:+,.{digits}f}"
-    return (shown if float(shown.replace(",", "")) else shown[1:]).translate(SIGNS)
-
-
-def _number(value: float, digits: int) -> str:
-    return f"{value:,.{digits}f}".translate(SIGNS)

@@ -11,6 +11,7 @@ import gradio as gr
 from env.protocols import TaskInfo
 from inferencegym.errors import InferenceGymError
 from server.bound import DEFAULT_SEED, BoundEnv
+from server.dashboard.components import environment_field
 from server.dashboard.message import NO_MESSAGE, message, sentence
 from server.dashboard.play.controls import ActionControls
 from server.dashboard.play.episode import Played
@@ -53,11 +54,7 @@ class _PlayTab:
         first = bound.task(bound.first_task)
         self.state = gr.State(None, time_to_live=KEPT_S)
         with gr.Row(elem_classes="ig-play-choose"):
-            environments = [(each.spec.title, each.spec.id) for each in bounds]
-            self.environment = gr.Dropdown(
-                environments, value=bound.spec.id, label="Environment", min_width=180
-            )
-            # Start may be pressed before the tasks have followed the environment; that is told as a sentence.
+            self.environment = environment_field([each.spec for each in bounds], bound.spec)
             self.task = gr.Dropdown(
                 _tasks(bound), value=first.id, label="Task", min_width=220, allow_custom_value=True
             )
