@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from server.dashboard.views.view import REWARD, Panel, Signal, View
+from server.dashboard.views.view import REWARD, Panel, Signal, View, always
 
 __all__ = ["VIEW"]
-
-
-def _objective(_task_id: str, _info: Mapping[str, Any]) -> dict[str, float]:
-    return {"objective": 1.0}
-
-
-def _cpu(_task_id: str, _info: Mapping[str, Any]) -> dict[str, float]:
-    return {"objective": 90.0}
 
 
 def _outage(info: Mapping[str, Any]) -> str:
@@ -46,7 +38,7 @@ VIEW = View(
             "Latency",
             "× objective",
             (Signal("latency", "info.metrics.latency"),),
-            limits=_objective,
+            limits=always({"objective": 1.0}),
             digits=2,
             better="less",
         ),
@@ -54,11 +46,13 @@ VIEW = View(
             "Errors",
             "× objective",
             (Signal("error rate", "info.metrics.error_rate"),),
-            limits=_objective,
+            limits=always({"objective": 1.0}),
             digits=2,
             better="less",
         ),
-        Panel("CPU", "%", (Signal("load", "info.metrics.cpu", scale=100.0),), limits=_cpu),
+        Panel(
+            "CPU", "%", (Signal("load", "info.metrics.cpu", scale=100.0),), limits=always({"objective": 90.0})
+        ),
         Panel("Queue", "requests", (Signal("waiting", "info.metrics.queue_depth"),), better="less"),
         Panel(
             "Cost so far",

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from server.dashboard.views.view import REWARD, Panel, Signal, View
+from server.dashboard.views.view import REWARD, Panel, Signal, View, always
 
 __all__ = ["VIEW"]
-
-
-def _dies(_task_id: str, _info: Mapping[str, Any]) -> dict[str, float]:
-    return {"the market dies": 100.0}
 
 
 VIEW = View(
@@ -34,7 +27,7 @@ VIEW = View(
             "Death risk",
             "% of allowed silence",
             (Signal("risk", "info.metrics.death_risk", scale=100.0),),
-            limits=_dies,
+            limits=always({"the market dies": 100.0}),
             better="less",
         ),
         REWARD,

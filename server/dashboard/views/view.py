@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from inferencegym.registry import EnvSpec, load
 
-__all__ = ["Panel", "Signal", "View", "view_of"]
+__all__ = ["REWARD", "Panel", "Signal", "View", "always", "view_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,11 @@ class View:
     span: Callable[[Mapping[str, Any]], str] = lambda info: ""
     actions: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     extra_tabs: tuple[tuple[str, str], ...] = ()
+
+
+def always(limits: Mapping[str, float]) -> Callable[[str, Mapping[str, Any]], Mapping[str, float]]:
+    """The same horizontal lines in every task."""
+    return lambda _task_id, _info: limits
 
 
 REWARD = Panel("Cumulative reward", "", (Signal("reward", "reward", fold="sum"),), digits=2, better="more")
