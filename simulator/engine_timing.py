@@ -20,7 +20,7 @@ import numpy as np
 from inferencegym.models import EngineTiming
 from simulator.data.pack_schema import SPEC_LENGTHS
 from simulator.iteration_time import IterationTimes
-from simulator.trace_table import MAX_DENSE_TOKENS, TraceTable
+from simulator.trace_table import MAX_DENSE_TOKENS, TraceTable, linear_weights
 
 __all__ = ["ENGINE_TIMINGS", "EngineRows", "engine_rows"]
 
@@ -58,9 +58,7 @@ def engine_rows(table: TraceTable, timing: EngineTiming) -> EngineRows:
         )
     times, tiers = IterationTimes(table), range(len(table.prefill_rows_s))
     steps_ms = [[times.tables(gamma, tier).decode_ms for tier in tiers] for gamma in SPEC_LENGTHS]
-    tokens, nodes = np.arange(MAX_DENSE_TOKENS + 1.0), times.contexts_tokens
-    left = np.clip(np.searchsorted(nodes, tokens, side="right") - 1, 0, len(nodes) - 2)
-    weight = (tokens - nodes[left]) / (nodes[left + 1] - nodes[left])
+    left, weight = linear_weights(np.arange(MAX_DENSE_TOKENS + 1.0), times.contexts_tokens)
     return EngineRows(
         True,
         (np.asarray(steps_ms) / 1000.0).tolist(),

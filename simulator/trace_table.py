@@ -32,7 +32,14 @@ from simulator.data.pack_schema import (
     PackMetadata,
 )
 
-__all__ = ["DEFAULT_PACK_PATH", "MAX_DENSE_TOKENS", "TraceTable", "load_trace_table", "log2_weights"]
+__all__ = [
+    "DEFAULT_PACK_PATH",
+    "MAX_DENSE_TOKENS",
+    "TraceTable",
+    "linear_weights",
+    "load_trace_table",
+    "log2_weights",
+]
 
 MAX_DENSE_TOKENS: Final = 16_384
 """Longest prompt or context (tokens) of the dense rows; above 8,192 they extrapolate linearly in log2."""
@@ -42,10 +49,13 @@ FloatArray = npt.NDArray[np.float64]
 
 def log2_weights(points: FloatArray, nodes: tuple[int, ...]) -> tuple[npt.NDArray[np.intp], FloatArray]:
     """Left node index and weight of the right node, linear in log2, clamped below, extrapolated above."""
-    position = np.log2(np.maximum(points, nodes[0]))
-    grid = np.log2(np.asarray(nodes, dtype=np.float64))
-    left = np.clip(np.searchsorted(grid, position, side="right") - 1, 0, len(nodes) - 2)
-    weight = (position - grid[left]) / (grid[left + 1] - grid[left])
+    return linear_weights(np.log2(np.maximum(points, nodes[0])), np.log2(np.asarray(nodes, dtype=np.float64)))
+
+
+def linear_weights(points: FloatArray, nodes: FloatArray) -> tuple[npt.NDArray[np.intp], FloatArray]:
+    """Left node index and weight of the right node, extrapolated at both ends."""
+    left = np.clip(np.searchsorted(nodes, points, side="right") - 1, 0, len(nodes) - 2)
+    weight = (points - nodes[left]) / (nodes[left + 1] - nodes[left])
     return left, weight
 
 
