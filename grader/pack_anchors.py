@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +20,7 @@ from grader.scoring import Anchors
 from inferencegym.models import EngineTiming
 from simulator.packs import pack_path
 from simulator.trace_table import load_trace_table
+from simulator.whole_file import write_whole
 
 __all__ = ["anchors_of", "measured_of"]
 
@@ -68,9 +70,6 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:
-    fresh = path.with_suffix(".part")
-    try:
-        fresh.write_text(json.dumps(document, indent=1) + "\n")
-        fresh.replace(path)
-    except OSError:  # a folder that only others may write: measured again by the next process
-        fresh.unlink(missing_ok=True)
+    text = json.dumps(document, indent=1) + "\n"
+    with suppress(OSError):  # a folder that only others may write: measured again by the next process
+        write_whole(path, lambda beside: beside.write_text(text))

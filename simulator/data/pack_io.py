@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from inferencegym.errors import InvalidValueError, TracePackError
 from simulator.data.pack_schema import AXES, GRID_SHAPE, VALUE_COLUMNS, PackMetadata
+from simulator.whole_file import write_whole
 
 __all__ = ["DEFAULT_PACK_PATH", "PACK_SUFFIX", "TracePack", "axis_columns", "read_pack", "write_pack"]
 
@@ -58,7 +58,7 @@ def axis_columns() -> dict[str, npt.NDArray[Any]]:
 
 
 def write_pack(path: Path, pack: TracePack) -> None:
-    """Write a pack whole: whoever is killed or runs out of disk meanwhile leaves what was there before.
+    """Write a pack, whole or not at all.
 
     Raises:
         TracePackError: a column is missing, misshapen or not finite.
@@ -68,15 +68,10 @@ def write_pack(path: Path, pack: TracePack) -> None:
     for name in VALUE_COLUMNS:
         arrays[name] = _checked(name, pack.columns).ravel()
     table = pa.table(arrays).replace_schema_metadata(pack.metadata.to_parquet())
-    beside = path.with_name(f".{path.name}.part")
     try:
-        pq.write_table(table, beside, compression="snappy")
-        beside.replace(path)
+        write_whole(path, lambda beside: pq.write_table(table, beside, compression="snappy"))
     except OSError as error:
         raise InvalidValueError("output", str(path), "a file that can be written", _reason(error)) from None
-    finally:
-        with suppress(OSError):
-            beside.unlink()
 
 
 def read_pack(path: Path | str) -> TracePack:
