@@ -57,12 +57,13 @@ def build_env_app(
     services.socket_counts.append(openenv.count_sessions)
     web = services.settings.web
     app.add_route("/", landing_page(bound, others, web), methods=["GET"], include_in_schema=False)
+    add_docs_page(app)
+    app.router.routes.extend(openenv.routes)
     if web:
+        # After the Task API: /web/splits asks for an environment of that name, which there is not.
         page = WebPage(bound, [bound, *others], services.settings)
         app.router.routes.extend(page.routes())
         openenv.on_shutdown.append(page.close)
-    add_docs_page(app)
-    app.router.routes.extend(openenv.routes)
     app.openapi = lambda: _document(app)
     return app, openenv
 

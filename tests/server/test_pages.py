@@ -60,6 +60,12 @@ async def test_nobody_plays_a_common_episode_or_leaves_files_behind(
     assert (await client.post(f"{mount}/web/{path}")).status_code == 404
 
 
+async def test_the_page_leaves_the_task_api_its_paths(client: httpx.AsyncClient, mount: str) -> None:
+    answer = await client.get(f"{mount}/web/splits")
+    assert answer.status_code == 404
+    assert answer.json()["error"]["message"] == "unknown environment 'web'."
+
+
 async def test_web_can_be_switched_off() -> None:
     async with client_of(make_app(web=False)) as client:
         for path in ("/web", "/web/", "/web/gradio_api/info", "/web-assets/player.js"):
