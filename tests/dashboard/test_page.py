@@ -120,6 +120,9 @@ def test_a_run_goes_on_while_the_server_is_restarted(visit: Callable[..., Page],
     expect(page.get_by_text("Connection to the server was lost")).to_be_visible()
     with live_process(port=port) as (url, _):
         build_page(url)
+        # Gradio loads the page anew once the server is back; what is typed before that is lost.
+        expect(page.get_by_text("Connection to the server was lost")).to_have_count(0)
+        expect(page.locator(".ig-place").first).to_contain_text("of 200")
         choose(page, "Seed", "5")
         page.get_by_role("button", name="Watch").click()
         expect(page.locator(".ig-title").first).to_contain_text("seed 5")
