@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from typing import Any
 
 import limits
 import structlog
@@ -18,6 +16,7 @@ from inferencegym.errors import InferenceGymError
 from server.errors import BodyTooLargeError, ContentEncodingError, RateLimitError, error_response, unexpected
 from server.fast_lane import ROUTE_KEY
 from server.metrics import Metrics
+from server.raw import replayed
 from server.settings import Settings
 
 __all__ = ["BodyLimit", "Cors", "Observe", "RateLimit"]
@@ -172,7 +171,7 @@ class BodyLimit:
             body = await _read_up_to(receive, limit)
             if body is None:
                 return await _refuse(BodyTooLargeError(limit), scope, receive, send)
-            receive = _replay(body, receive)
+            receive = replayed(body, receive)
         elif declared > limit:
             return await _refuse(BodyTooLargeError(limit), scope, receive, send)
         return await self._app(scope, receive, send)
@@ -203,16 +202,6 @@ async def _read_up_to(receive: Receive, limit: int) -> bytes | None:
             return None
         more = message.get("more_body", False)
     return b"".join(chunks)
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """A ``receive`` that gives ``body`` first."""
-    first: list[Mapping[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replayed() -> Message:
-        return dict(first.pop()) if first else await receive()
-
-    return replayed
 
 
 async def _refuse(error: InferenceGymError, scope: Scope, receive: Receive, send: Send) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 
 import anyio.to_thread
 import structlog
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -24,21 +23,12 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.bound import BoundEnv
+from server.dashboard.door import PageDoor, check_open
 from server.settings import Settings
 
 __all__ = ["ASSETS", "WebPage"]
 
 ASSETS = Path(__file__).with_name("assets")
-
-_CLOSED = (
-    "/web/reset",
-    "/web/step",
-    "/web/state",
-    "/web/gradio_api/upload",
-    "/web/gradio_api/proxy",
-)
-"""What is not served below /web: OpenEnv's routes that play one episode for everybody (/reset, /step and
-/state do it by session), and gradio's that store files or fetch from elsewhere, which nothing here needs."""
 
 _WAIT = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>InferenceGym</title>
 <meta http-equiv="refresh" content="1"><meta name="viewport" content="width=device-width,initial-scale=1">
@@ -77,16 +67,15 @@ class WebPage:
         ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        check_open(scope)
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        if path.startswith(_CLOSED):
-            raise HTTPException(404)
         app = self._start()
         if path == "/web/" and not app.done():
             await HTMLResponse(_WAIT, headers={"cache-control": "no-store"})(scope, receive, send)
         else:
             # Cancelling one visitor's request must not cancel the building.
             with suppress(asyncio.CancelledError):  # a stream that is open when the server stops
-                await (await asyncio.shield(app))(scope, receive, send)
+                await PageDoor(await asyncio.shield(app))(scope, receive, send)
 
     async def close(self) -> None:
         """End the page's background work, at shutdown."""

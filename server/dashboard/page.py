@@ -18,6 +18,7 @@ from inferencegym.registry import load
 from server.bound import BoundEnv
 from server.dashboard.compare import compare_tab
 from server.dashboard.connect import connect_tab
+from server.dashboard.door import seal
 from server.dashboard.play.tab import play_tab
 from server.dashboard.playground import PlaygroundEnvironment
 from server.dashboard.views.view import view_of
@@ -45,6 +46,8 @@ def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings, s
     environment = make_environment(bound)
     playground = PlaygroundEnvironment(environment, settings.max_sessions)
 
+    built: list[gr.Blocks] = []
+
     def tabs(manager: Any, fields: Any, _metadata: Any, is_chat: bool, title: str, _quick: str) -> gr.Blocks:
         with gr.Blocks(title=title, analytics_enabled=False) as page:
             # Gradio keeps what 10,000 visitors last saw, a megabyte and more each, present or not.
@@ -71,11 +74,12 @@ def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings, s
                 playground.forget(str(request.session_hash))
 
             page.unload(leave)
+        built.append(page)
         return page
 
     # It is typed for an instance but wants a factory.
     create: Any = vars(web_interface)["create_web_interface_app"]
-    return create(
+    app = create(
         lambda: playground,
         environment.models.action,
         environment.models.observation,
@@ -86,6 +90,8 @@ def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings, s
         show_default_tab=False,
         title_override=f"{TITLE} · {bound.spec.title}",
     )
+    seal(built[0])
+    return app
 
 
 def _extra_tabs(bounds: Sequence[BoundEnv]) -> Iterator[tuple[str, str]]:
