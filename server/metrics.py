@@ -33,10 +33,16 @@ class _Sessions(Collector):
         name, sessions = "inferencegym_{}".format, self._sessions
         yield GaugeMetricFamily(name("sessions_active"), "REST episodes kept.", len(sessions))
         yield GaugeMetricFamily(
+            name("sessions_warm"), "Episodes of all transports ready to step.", sessions.warm_count
+        )
+        yield GaugeMetricFamily(
+            name("places_taken"), "Places taken by episodes of all transports.", sessions.places_taken
+        )
+        yield GaugeMetricFamily(
             name("socket_sessions_active"), "WebSocket and MCP sessions open.", self._socket_sessions()
         )
         yield CounterMetricFamily(name("sessions_started"), "REST episodes started.", sessions.created)
-        ended = CounterMetricFamily(name("sessions_ended"), "REST episodes evicted.", labels=["reason"])
+        ended = CounterMetricFamily(name("sessions_ended"), "REST episodes ended.", labels=["reason"])
         for reason, count in sessions.ended.items():
             ended.add_metric([reason], count)
         yield ended

@@ -13,6 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inferencegym.errors import InferenceGymError
+from server.clients import client_of, is_loopback
 from server.errors import BodyTooLargeError, ContentEncodingError, RateLimitError, error_response, unexpected
 from server.fast_lane import ROUTE_KEY
 from server.metrics import Metrics
@@ -103,7 +104,8 @@ class Cors:
 
 
 class RateLimit:
-    """A fixed window for each client address. Health checks and metrics are never refused.
+    """A fixed window for each client. Health checks, metrics and, by default, programs on this machine are
+    never refused.
 
     Large rates are drawn from the window in blocks, since every draw costs some microseconds; a block
     divides the rate, so that the limit stays exact.
@@ -115,8 +117,9 @@ class RateLimit:
     MAX_CLIENTS = 4096
     """Clients whose open blocks are remembered; beyond, the remembered blocks are given up."""
 
-    def __init__(self, app: ASGIApp, rate: str) -> None:
+    def __init__(self, app: ASGIApp, rate: str, limit_loopback: bool = False) -> None:
         self._app = app
+        self._limit_loopback = limit_loopback
         self._rate = rate
         self._item = limits.parse(rate)
         amount = self._item.amount
@@ -130,9 +133,8 @@ class RateLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan" and not scope["path"].endswith(self.EXEMPT):
-            client = scope.get("client")
-            key = client[0] if client else "local"
-            if not self._allows(key):
+            key = client_of(scope)
+            if (self._limit_loopback or not is_loopback(key)) and not self._allows(key):
                 return await _refuse(self._error(key), scope, receive, send)
         return await self._app(scope, receive, send)
 

@@ -34,10 +34,10 @@ class GymApp(FastAPI):
         )
         app: ASGIApp = super().__call__
         app = FastLane(app, services.fast_lane)
-        app = SocketGuard(app, settings.session_idle_timeout_s)
+        app = SocketGuard(app, settings.socket_timeout_s)
         app = BodyLimit(app, settings)
         if settings.rate_limit != "off":
-            app = RateLimit(app, settings.rate_limit)
+            app = RateLimit(app, settings.rate_limit, settings.limit_loopback)
         if settings.cors_origins:
             app = Cors(app, settings.cors_origins)
         self.pipeline = Observe(app, services.metrics, log_requests=settings.log_level in ("DEBUG", "INFO"))

@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, c
 __all__ = [
     "SEED_LIMIT",
     "BaselineReply",
+    "DeletedReply",
     "ErrorReply",
     "GradeByLog",
     "GradeByReplay",
@@ -182,6 +183,13 @@ class GradeReply(BaseModel):
     steps: int = Field(ge=0)
     figures: dict[str, float] = Field(description="What the episode amounted to, in units.")
     passed: bool | None = Field(description="Whether it passed its task's lines; null where there are none.")
+
+
+class DeletedReply(BaseModel):
+    """The session that has ended."""
+
+    session_id: str
+    deleted: bool = Field(description="Always true; an unknown session is a 404.")
 
 
 class BaselineReply(BaseModel):

@@ -40,8 +40,32 @@ class Settings(BaseSettings):
         default=50,
         ge=1,
         le=10_000,
-        description="REST episodes kept and, counted apart for each environment, MCP sessions and visitors "
-        "of the page kept (of all three the least recently used goes first) and open WebSockets.",
+        description="Episodes kept warm, ready to step, a megabyte each; the least recently used one goes "
+        "cold, to some kilobytes, and comes back at its next call. Also visitors of the page kept.",
+    )
+    max_episodes: int = Field(
+        default=4000,
+        ge=1,
+        le=1_000_000,
+        description="Episodes kept, warm and cold, of all transports; at least MAX_SESSIONS. When all are "
+        "unfinished, a new one gets 503 with Retry-After.",
+    )
+    max_sockets: int = Field(
+        default=1000,
+        ge=1,
+        le=100_000,
+        description="WebSockets open at once and, counted apart, MCP sessions, of each environment.",
+    )
+    client_share: float = Field(
+        default=0.25,
+        gt=0.0,
+        le=1.0,
+        allow_inf_nan=False,
+        description="What one client (address) may take of MAX_EPISODES, MAX_SOCKETS and GRADER_QUEUE.",
+    )
+    limit_loopback: bool = Field(
+        default=False,
+        description="Whether limits a client hold for programs on this machine (loopback) too.",
     )
     session_idle_timeout_s: float = Field(
         default=3600.0,
@@ -49,10 +73,23 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="Seconds without a call after which a session ends. 0 never ends one.",
     )
+    socket_idle_timeout_s: float = Field(
+        default=600.0,
+        ge=0.0,
+        allow_inf_nan=False,
+        description="Seconds without a message after which a WebSocket is closed and its episode ends, if "
+        "SESSION_IDLE_TIMEOUT_S does not end it before. 0 never closes one.",
+    )
     rate_limit: str = Field(
-        default="60000/minute",
+        default="600000/minute",
         description="Requests a client (address) may make, as `N/second`, `N/minute` or `N/hour`; `off` "
         "switches the limit off. A WebSocket counts once, when it opens.",
+    )
+    cost_limit: str = Field(
+        default="120000/minute",
+        description="Steps that a client (address) may have computed beside those of its live episodes, "
+        "written like RATE_LIMIT: a reset costs 20, a replay its length, a run on the page its steps, "
+        "100 bytes of a reset's or grading's body 1.",
     )
     cors_origins: Annotated[list[str], NoDecode] = Field(
         default=["*"],
@@ -63,6 +100,12 @@ class Settings(BaseSettings):
     )
     grader_max_body_bytes: int = Field(
         default=8 * MIB, ge=1024, description="Largest body of POST /grader, bytes."
+    )
+    grader_queue: int = Field(
+        default=64,
+        ge=1,
+        le=10_000,
+        description="Gradings and replays that may run or wait; beyond, 503 with Retry-After.",
     )
     grader_threads: int = Field(
         default=2,
@@ -86,7 +129,7 @@ class Settings(BaseSettings):
         "the client. Set `*` only where no client can reach the server around the proxy.",
     )
 
-    @field_validator("rate_limit")
+    @field_validator("rate_limit", "cost_limit")
     @classmethod
     def _is_a_rate(cls, value: str) -> str:
         text = "".join(value.lower().split())
@@ -105,6 +148,24 @@ class Settings(BaseSettings):
     @classmethod
     def _any_case(cls, value: Any) -> Any:
         return value.upper() if isinstance(value, str) else value
+
+    @property
+    def socket_timeout_s(self) -> float:
+        """Seconds without a message after which a WebSocket's session ends; 0 for never."""
+        return min(filter(None, (self.socket_idle_timeout_s, self.session_idle_timeout_s)), default=0.0)
+
+    def share_of(self, whole: int) -> int:
+        """What one client may take of ``whole``."""
+        return max(1, int(whole * self.client_share))
+
+    @model_validator(mode="after")
+    def _keeps_what_is_warm(self) -> Self:
+        if self.max_episodes < self.max_sessions:
+            raise ValueError(
+                f"{PREFIX}MAX_EPISODES is {self.max_episodes}, allowed: at least {PREFIX}MAX_SESSIONS, "
+                f"{self.max_sessions}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _knows_every_variable(self) -> Self:

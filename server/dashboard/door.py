@@ -11,9 +11,9 @@ or shows a file, so three places close it, each by itself enough:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TypeVar, cast
 from urllib.parse import parse_qsl, urlencode
 
 import orjson
@@ -23,10 +23,12 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from inferencegym.errors import InferenceGymError
+from server.clients import client_of
+from server.costs import Costs
 from server.errors import InvalidJsonError, RejectedError, error_response
 from server.raw import replayed
 
-__all__ = ["PageDoor", "seal"]
+__all__ = ["PageDoor", "check_open", "costs_steps", "prices", "seal"]
 
 _OPEN_TO_GET = frozenset(
     {
@@ -46,15 +48,45 @@ _OPEN_FOLDERS = ("/web/assets/", "/web/static/", "/web/gradio_api/heartbeat/")
 _OPEN_TO_POST = frozenset({"/web/gradio_api/queue/join", "/web/gradio_api/cancel"})
 """How the page calls its functions. Other ways to call them pass the queue by."""
 
+_CALL = "/queue/join"
+
+CALL_STEPS = 10
+"""What calling a function of the page costs a visitor, in steps, unless it says otherwise."""
+
 _QUERIES_CLOSED = frozenset({"deep_link"})
 """Names a state that the framework stored in a file; the page stores none."""
 
 
-class PageDoor:
-    """Pure ASGI in front of the page's application. ``scope["path"]`` without the mount is below /web."""
+F = TypeVar("F", bound=Callable[..., Any])
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+
+def costs_steps(steps: int) -> Callable[[F], F]:
+    """Marks a function of the page that computes whole episodes with a call's cost, in steps."""
+
+    def mark(function: F) -> F:
+        vars(function)["costs_steps"] = steps
+        return function
+
+    return mark
+
+
+def prices(page: Any) -> dict[int, int]:
+    """What the functions of a built page (``gradio.Blocks``) cost, by their numbers; those that say it."""
+    found = {number: getattr(block.fn, "costs_steps", None) for number, block in page.fns.items()}
+    return {number: steps for number, steps in found.items() if steps is not None}
+
+
+class PageDoor:
+    """Pure ASGI in front of the page's application. ``scope["path"]`` without the mount is below /web.
+
+    Args:
+        app: the page's application.
+        costs: charges visitors for what they have computed.
+        prices: of the page's functions by number, in steps; see :func:`prices`.
+    """
+
+    def __init__(self, app: ASGIApp, costs: Costs, prices: Mapping[int, int]) -> None:
+        self._app, self._costs, self._prices = app, costs, prices
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         check_open(scope)
@@ -62,11 +94,18 @@ class PageDoor:
             await self._app(_without_closed_queries(scope), receive, send)
             return
         try:
-            body = screened(await Request(scope, receive).body())
+            document = screened(await Request(scope, receive).body())
+            if scope["path"].endswith(_CALL):
+                self._costs.charge(client_of(scope), self._price(document.get("fn_index")))
         except InferenceGymError as error:
             await error_response(error)(scope, receive, send)
             return
+        # Written anew, so that the framework reads the very document that was screened.
+        body = orjson.dumps(document)
         await self._app(_with_length(scope, len(body)), replayed(body, receive), send)
+
+    def _price(self, function: Any) -> int:
+        return self._prices.get(function, CALL_STEPS) if isinstance(function, int) else CALL_STEPS
 
 
 def check_open(scope: Scope) -> None:
@@ -80,8 +119,8 @@ def check_open(scope: Scope) -> None:
     raise HTTPException(HTTPStatus.NOT_FOUND)
 
 
-def screened(body: bytes) -> bytes:
-    """The body as the framework gets it: written anew, so that both read the same document.
+def screened(body: bytes) -> dict[str, Any]:
+    """The body as the framework may get it.
 
     Raises:
         InvalidJsonError: no JSON object.
@@ -91,6 +130,8 @@ def screened(body: bytes) -> bytes:
         document = from_json(body, allow_inf_nan=False)
     except ValueError as error:
         raise InvalidJsonError(str(error)) from None
+    if not isinstance(document, dict):
+        raise InvalidJsonError("it is no object")
     for value in _mappings(document):
         meta = value.get("meta")
         if isinstance(meta, dict) and "_type" in meta:
@@ -98,7 +139,7 @@ def screened(body: bytes) -> bytes:
                 "data: a value with meta._type names a file, which no function of this page takes.",
                 "Send plain values; GET /web/config lists what each function takes.",
             )
-    return orjson.dumps(document)
+    return cast("dict[str, Any]", document)
 
 
 def _mappings(document: Any) -> Iterator[dict[str, Any]]:

@@ -23,8 +23,8 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.bound import BoundEnv
-from server.dashboard.door import PageDoor, check_open
-from server.settings import Settings
+from server.dashboard.door import check_open
+from server.services import Services
 
 __all__ = ["ASSETS", "WebPage"]
 
@@ -47,11 +47,11 @@ class WebPage:
     Args:
         bound: the environment at this mount, shown first.
         bounds: all environments of the server.
-        settings: of the server.
+        services: of the server.
     """
 
-    def __init__(self, bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings) -> None:
-        self._bound, self._bounds, self._settings = bound, bounds, settings
+    def __init__(self, bound: BoundEnv, bounds: Sequence[BoundEnv], services: Services) -> None:
+        self._bound, self._bounds, self._services = bound, bounds, services
         self._living: asyncio.Task[None] | None = None
         self._app: asyncio.Future[ASGIApp] | None = None
         self._stop = asyncio.Event()
@@ -75,7 +75,7 @@ class WebPage:
         else:
             # Cancelling one visitor's request must not cancel the building.
             with suppress(asyncio.CancelledError):  # a stream that is open when the server stops
-                await PageDoor(await asyncio.shield(app))(scope, receive, send)
+                await (await asyncio.shield(app))(scope, receive, send)
 
     async def close(self) -> None:
         """End the page's background work, at shutdown."""
@@ -91,12 +91,12 @@ class WebPage:
 
     async def _live(self, ready: asyncio.Future[ASGIApp]) -> None:
         try:
-            app = await anyio.to_thread.run_sync(self._build)
+            app, life = await anyio.to_thread.run_sync(self._build)
         except Exception:  # noqa: BLE001 (whatever it is: visitors are told, and the API goes on)
             structlog.get_logger().exception("the page could not be built")
             ready.set_result(_broken)
             return
-        async with app.router.lifespan_context(app):
+        async with life:
             ready.set_result(app)
             await self._stop.wait()
 
@@ -104,10 +104,10 @@ class WebPage:
         from server.dashboard.page import build_app
 
         styles = sorted(css.name for css in ASSETS.glob("*.css"))
-        app = build_app(self._bound, self._bounds, self._settings, styles)
+        built = build_app(self._bound, self._bounds, self._services, styles)
         gc.collect()
         gc.freeze()
-        return app
+        return built
 
 
 async def _to_page(request: Request) -> Response:

@@ -18,7 +18,7 @@ from inferencegym.registry import EnvSpec
 from server.dashboard.drawing import chart_of, tile_of
 from server.dashboard.scene import Outcome, Scene, Span, stretches
 from server.dashboard.views.view import Panel, Signal, View, view_of
-from server.sessions import StepResult, log_entry, take_step
+from server.episodes import StepResult, log_entry, take_step
 
 __all__ = ["Recording", "Side", "record", "scene_of"]
 

@@ -12,6 +12,7 @@ from inferencegym.errors import InferenceGymError
 from inferencegym.registry import EnvSpec, get_spec
 from server.bound import DEFAULT_SEED, BoundEnv
 from server.dashboard.components import environment_field, id_and_name
+from server.dashboard.door import costs_steps
 from server.dashboard.message import NO_MESSAGE, message
 from server.dashboard.player import player
 from server.dashboard.recording import record
@@ -75,6 +76,7 @@ def watch_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> tuple[Any, list[An
     return play, inputs, [shown, said]
 
 
+@costs_steps(600)
 def play(env_id: str, task_id: str, seed: Any, first: str, second: str) -> Iterator[tuple[Any, Any]]:
     """Play and show; says in a sentence what cannot be played."""
     try:

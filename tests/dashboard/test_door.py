@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,11 @@ def test_payloads_that_name_a_file_are_refused(body: bytes):
 
 
 def test_other_payloads_pass_unchanged():
-    assert screened(b'{"data": [1, "meta", {"meta": "x", "path": "y"}], "f": null}') == (
-        b'{"data":[1,"meta",{"meta":"x","path":"y"}],"f":null}'
-    )
+    document = {"data": [1, "meta", {"meta": "x", "path": "y"}], "f": None}
+    assert screened(json.dumps(document).encode()) == document
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"1", b'{"data": NaN}', b"\xff", b"[" * 5000])
+def test_what_is_no_json_object_is_refused(body: bytes):
+    with pytest.raises(InferenceGymError, match="not valid JSON"):
+        screened(body)

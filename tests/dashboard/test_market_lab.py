@@ -314,6 +314,16 @@ def test_a_failure_and_a_full_queue_are_sentences(monkeypatch: pytest.MonkeyPatc
         asyncio.run(all_of(SMALL, Queue(1)))
 
 
+def test_an_address_has_its_share_of_the_line():
+    queue = Queue(1)
+    tickets = [queue.join("203.0.113.7") for _ in range(2)]
+    with pytest.raises(InferenceGymError, match="2 trainings"):
+        queue.join("203.0.113.7")
+    queue.join("203.0.113.8")
+    queue.leave(tickets[0])
+    queue.join("203.0.113.7")
+
+
 def test_the_queue_counts_who_is_ahead():
     queue = Queue(2)
     tickets = [queue.join() for _ in range(4)]

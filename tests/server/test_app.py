@@ -119,7 +119,7 @@ def test_a_variable_that_is_no_setting_stops_the_start(monkeypatch: pytest.Monke
     with pytest.raises(ValidationError) as caught:
         Settings()
     (line,) = told(caught.value)
-    assert "INFERENCEGYM_RATE_LIMITS is no setting, did you mean INFERENCEGYM_RATE_LIMIT?" in line
+    assert "INFERENCEGYM_RATE_LIMITS is no setting, did you mean INFERENCEGYM_RATE_LIMIT" in line
     assert "INFERENCEGYM_XYZZY is no setting" in line
 
 

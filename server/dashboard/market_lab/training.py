@@ -12,6 +12,8 @@ import gradio as gr
 from agents.market_play import POLICIES
 from agents.market_policies import PriceParameters
 from inferencegym.errors import InferenceGymError, UnknownNameError
+from server.clients import visitor_of
+from server.dashboard.door import costs_steps
 from server.dashboard.market_lab.playing import shown
 from server.dashboard.market_lab.report import bar, report
 from server.dashboard.market_lab.retrain import (
@@ -50,17 +52,19 @@ class Wanted(NamedTuple):
     begin: Any
 
 
-async def train(*values: Any) -> AsyncGenerator[tuple[Any, ...]]:
+@costs_steps(4000)
+async def train(request: gr.Request, *values: Any) -> AsyncGenerator[tuple[Any, ...]]:
     """Train a policy on the chosen market, show how it comes along, then play it against the evolved one.
 
     Args:
+        request: of the visitor.
         *values: see :class:`Wanted`.
     """
     wanted = Wanted(*values)
     try:
         order = _order(wanted)
         yield NO_MESSAGE, gr.update(), *_busy(), *_nothing()
-        async with aclosing(retrain(order)) as steps:
+        async with aclosing(retrain(order, visitor=visitor_of(request))) as steps:
             async for step in steps:
                 if isinstance(step, Trained):
                     yield await asyncio.to_thread(_finished, wanted, order, step)
