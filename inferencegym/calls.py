@@ -95,6 +95,9 @@ class Calls:
             "GET", f"{self._mount}/state", self._state.model_validate, params={"session_id": session_id}
         )
 
+    def delete(self, session_id: str) -> Call[None]:
+        return Call("DELETE", f"{self._mount}/sessions/{session_id}", lambda _data: None)
+
     def grade_session(self, session_id: str) -> Call[Grade]:
         return self._grade({"session_id": session_id})
 

@@ -33,6 +33,11 @@ WAKE_LOCAL_S = 5.0
 WAKE_REMOTE_S = 180.0
 """A Space that pulls its image again takes minutes; three cover what its own page calls usual."""
 
+GOODBYE_S = 2.0
+"""How long a client that is closed waits for each session to end on the server."""
+REMEMBERED = 1000
+"""Sessions that a client remembers to end when it is closed, the newest of those that it started."""
+
 SECONDS_MIN, SECONDS_MAX = 0.001, 86_400.0
 """A time limit lies between a millisecond and a day."""
 
@@ -48,6 +53,9 @@ class ClientOptions(TypedDict, total=False):
     wake_timeout_s: float
     """Longest wait for a server that does not answer yet; default 5 s for this machine, else 180 s. When
     given, it also bounds the wait for the first answer of a server that takes connections and is silent."""
+    busy_timeout_s: float
+    """Longest wait, in all, for a server that refuses a request and says when to come again (429 or 503 with
+    Retry-After); default 120 s, 0 never waits."""
     headers: Mapping[str, str]
     """Sent with every request, for example the authorization of a private Space."""
     on_wait: Waiter
@@ -86,6 +94,7 @@ class Connection:
             "follow_redirects": True,
         }
         policy = WakePolicy(url, wake_s, options.get("on_wait"), bounds_first="wake_timeout_s" in options)
+        policy.busy_timeout_s = options.get("busy_timeout_s", policy.busy_timeout_s)
         return cls(url, Calls(spec), policy, http_options)
 
     def waits(self, call: Call[Any]) -> float:
@@ -105,7 +114,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
     on_wait: object = options.get("on_wait")
     if not (on_wait is None or callable(on_wait)):
         raise InvalidValueError("on_wait", on_wait, "a function of (reason, seconds waited), or None")
-    for name, least in (("timeout_s", SECONDS_MIN), ("wake_timeout_s", 0.0)):
+    for name, least in (("timeout_s", SECONDS_MIN), ("wake_timeout_s", 0.0), ("busy_timeout_s", 0.0)):
         _check_seconds(name, options.get(name, least), least)
 
 

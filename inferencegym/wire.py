@@ -48,6 +48,11 @@ TRY_MIN_S = 0.25
 """The last try before the time is over still gets so long."""
 
 
+BUSY_S = 120.0
+"""A budget is new every minute; two of them are waited for."""
+BUSY_STATUSES = frozenset({429, 503})
+
+
 @dataclass(slots=True)
 class WakePolicy:
     """How long to wait for a server that is starting. ``on_wait`` gets (reason, seconds waited so far).
@@ -62,6 +67,8 @@ class WakePolicy:
     clock: Callable[[], float] = time.monotonic
     bounds_first: bool = False
     answered: bool = False
+    busy_timeout_s: float = BUSY_S
+    """Longest wait, in all, for a server that says when to come again (429 or 503 with Retry-After)."""
 
     def bounded(self, call: Call[T], waited_s: float) -> Call[T]:
         """The call with the time that is left for it."""
@@ -87,6 +94,13 @@ def exchange(call: Call[T], policy: WakePolicy) -> Generator[Call[T] | Pause, Ou
         outcome = yield policy.bounded(call, policy.clock() - started)
         assert outcome is not None, "a driver answers every Call with an outcome"
         trouble = _trouble(outcome)
+        busy_s = _retry_after_s(outcome)
+        if busy_s is not None and policy.clock() - started + busy_s <= policy.busy_timeout_s:
+            # It was refused, so nothing was played: even a step may go again.
+            if policy.on_wait is not None:
+                policy.on_wait(f"the server asks to wait {busy_s} s", policy.clock() - started)
+            yield Pause(float(busy_s))
+            continue
         if trouble is None:
             policy.answered = True
             return _read(call, cast("httpx.Response", outcome), policy.base_url)
@@ -97,6 +111,14 @@ def exchange(call: Call[T], policy: WakePolicy) -> Generator[Call[T] | Pause, Ou
             policy.on_wait(trouble, waited_s)
         yield Pause(pause_s)
         pause_s = min(PAUSE_MAX_S, pause_s * PAUSE_GROWTH)
+
+
+def _retry_after_s(outcome: Outcome) -> int | None:
+    """Seconds after which a server of ours wants the same request again; None if it does not."""
+    if not isinstance(outcome, httpx.Response) or outcome.status_code not in BUSY_STATUSES:
+        return None
+    after = outcome.headers.get("retry-after", "")
+    return int(after) if _is_json(outcome) and after.isascii() and after.isdigit() else None
 
 
 def _trouble(outcome: Outcome) -> str | None:
