@@ -126,6 +126,10 @@ class AutoscalingEnv:
         task: AutoscalingTask = get_autoscaling_task(task_id)
         self.simulator = simulator
         self.task: TaskInfo = task.info
+        self.trace_pack = simulator.trace_pack
+        """Name of the pack that says how fast a replica is."""
+        self.trace_pack_sha256 = simulator.trace_pack_sha256
+        """Digest of the pack's file."""
         self.scenario = scenario
         self.episode_id = ""
         self._fixed = {

@@ -96,6 +96,8 @@ class InferenceEnv:
         self.simulator = simulator
         self.trace_pack = pack_name(simulator.table.path)
         """Name of the pack that the episode is served with."""
+        self.trace_pack_sha256 = simulator.table.sha256
+        """Digest of the pack's file."""
         self.memory_scale = simulator.table.metadata.memory_limit_gb / REFERENCE_MEMORY_GB
         """Memory of this GPU over that of the GPU that the tasks' limits are written for."""
         self.task: TaskInfo = task.info

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from inferencegym.errors import InvalidValueError
 
-__all__ = ["check_length", "check_place", "log_part", "log_settings"]
+__all__ = ["check_length", "check_place", "check_places", "log_part", "log_settings"]
 
 
 def check_length(field: str, entries: Any, longest: int) -> None:
@@ -35,21 +35,31 @@ def log_part(where: str, entry: Any, name: str) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", part)
 
 
+def check_places(task_id: str, log: Sequence[Any]) -> None:
+    """:func:`check_place` for every entry of a log that is an object."""
+    for index, entry in enumerate(log):
+        if isinstance(entry, Mapping):
+            check_place(f"episode_log[{index}]", cast("Mapping[str, Any]", entry), task_id, index + 1)
+
+
 def check_place(where: str, entry: Mapping[str, Any], task_id: str, step: int) -> None:
     """Check that an entry, as far as it says so, is ``step`` (from 1) of an episode of the task.
 
     Raises InvalidValueError that names the entry (``where``) and the field: the log is of another task, has a
     gap or is out of order.
     """
-    told = {
-        ("observation", "task_id"): task_id,
-        ("observation", "step_count"): step,
-        ("info", "timestep"): step,
-    }
-    for (part, name), wanted in told.items():
-        said = _mapping(entry.get(part)).get(name)
+    for name, said in _told_places(entry):
+        wanted = task_id if name.endswith("task_id") else step
         if said is not None and said != wanted:
-            raise InvalidValueError(f"{where}.{part}.{name}", said, f"{wanted!r} at this place of the log")
+            raise InvalidValueError(f"{where}.{name}", said, f"{wanted!r} at this place of the log")
+
+
+def _told_places(entry: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What an entry says of its task and step, by the field that says it."""
+    for name in ("task_id", "timestep"):
+        yield name, entry.get(name)
+    for part, name in (("observation", "task_id"), ("observation", "step_count"), ("info", "timestep")):
+        yield f"{part}.{name}", _mapping(entry.get(part)).get(name)
 
 
 def log_settings(entry: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -27,7 +27,7 @@ from env.checks import invalid_value
 from env.market import make_env, parse_price
 from env.market_tasks import get_market_task
 from env.protocols import GradeResult
-from grader.log_entries import check_length, log_part
+from grader.log_entries import check_length, check_places, log_part
 from inferencegym.errors import EpisodeDoneError, InvalidValueError
 from inferencegym.market_models import GPUS_MAX, JOBS_PER_HOUR_MAX, LINE_CAPACITY, PRICE_LIMIT_HIGH
 from inferencegym.models import Real, Whole
@@ -110,6 +110,7 @@ class MarketGrader:
         """
         task = get_market_task(task_id)
         check_length("episode_log", log, task.episode_length)
+        check_places(task.id, log)
         hours = [_figures(index, entry) for index, entry in enumerate(log)]
         for index, hour in enumerate(hours[:-1]):
             if hour.dead:

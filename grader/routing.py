@@ -21,7 +21,7 @@ from env.checks import SEED_LIMIT, checked_whole
 from env.protocols import GradeResult
 from env.routing import make_env, parse_action
 from env.routing_tasks import SUCCESS_SCORE, RoutingTask, get_task
-from grader.log_entries import check_length, log_part
+from grader.log_entries import check_length, check_places, log_part
 from grader.routing_anchors import Anchors, anchors_of
 from inferencegym.errors import InvalidValueError
 from inferencegym.routing_models import REGIONS, RoutingAction
@@ -58,6 +58,7 @@ class RoutingGrader:
         """
         task = get_task(task_id)
         check_length("episode_log", log, task.info.episode_length)
+        check_places(task.info.id, log)
         starts = [_start(task, index, entry) for index, entry in enumerate(log)]
         for index, start in enumerate(starts):
             if start != starts[0]:

@@ -16,7 +16,7 @@ from env.protocols import GradeResult
 from env.serving import make_env, parse_action
 from env.serving_tasks import ServingTask, get_task
 from grader.feedback import feedback_sentence
-from grader.log_entries import check_length, log_part, log_settings
+from grader.log_entries import check_length, check_places, log_part, log_settings
 from grader.pack_anchors import anchors_of, measured_of
 from grader.scoring import StepFigures, score_steps
 from inferencegym.errors import InvalidValueError
@@ -65,6 +65,7 @@ class ServingGrader:
         """
         task = get_task(task_id)
         check_length("episode_log", log, task.info.episode_length)
+        check_places(task.info.id, log)
         steps = [_figures(index, entry) for index, entry in enumerate(log)]
         return _grade(task, steps, verified, _settings_of(log[0], task))
 

@@ -50,6 +50,15 @@ class Grade(_Reply):
     steps: int = 0
     figures: dict[str, float] = Field(default_factory=dict[str, float])
     passed: bool | None = None
+    seed: int | None = None
+    config: dict[str, Any] | None = None
+    config_hash: str | None = None
+    trace_pack: dict[str, str] | None = None
+    environment: str = ""
+    environment_version: str = ""
+    engine_version: str = ""
+    standard: bool = False
+    """Played by the server with the task's own settings."""
 
 
 class Baseline(_Reply):

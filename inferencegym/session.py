@@ -60,13 +60,20 @@ class _Episode(Generic[ObsT]):
         self.done = False
         self.total_reward = 0.0
         self.log: list[dict[str, Any]] = []
-        """One {action, reward, metrics} a step: what ``grade_log`` takes. ``action`` is what was sent."""
+        """What ``grade_log`` takes: {action, reward, metrics, task_id, timestep} of each step, with the action as
+        it was sent."""
 
     def _keep(self, action: Mapping[str, Any], result: StepResult[ObsT]) -> StepResult[ObsT]:
         self.observation, self.done = result.observation, result.done
         self.total_reward += result.reward
         self.log.append(
-            {"action": dict(action), "reward": result.reward, "metrics": dict(result.info.get("metrics", {}))}
+            {
+                "action": dict(action),
+                "reward": result.reward,
+                "metrics": dict(result.info.get("metrics", {})),
+                "task_id": self.task_id,
+                "timestep": len(self.log) + 1,
+            }
         )
         return result
 

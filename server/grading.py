@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 import anyio.to_thread
@@ -14,13 +14,15 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 
-from env.protocols import Agent, GradeResult, listed_tasks
+from env.protocols import Agent, Episode, GradeResult, listed_tasks
 from inferencegym.errors import EpisodeNotStartedError, InvalidValueError
 from server.bound import BoundEnv
 from server.clients import client_of, is_loopback
 from server.costs import Costs
+from server.episodes import EpisodeStart
 from server.errors import ClientShareError, InvalidJsonError, RejectedError, ServerFullError
 from server.explain import explain, shown
+from server.played import NOT_STANDARD, played_by_log, played_of
 from server.schemas import GradeByLog, GradeByReplay, GradeBySession, GradeRequest
 from server.sessions import SessionManager
 from server.settings import Settings
@@ -122,7 +124,9 @@ class GradingDesk:
     def _grade_log(self, bound: BoundEnv, request: GradeByLog) -> dict[str, Any]:
         task = bound.task(request.task_id)
         _check_length("episode_log", len(request.episode_log), task.episode_length)
-        return _reply(bound, task.id, bound.grader.grade_log(task.id, request.episode_log))
+        return _reply(
+            bound, task.id, bound.grader.grade_log(task.id, request.episode_log), played_by_log(bound)
+        )
 
     def _steps_of(self, bound: BoundEnv, request: GradeBySession) -> int:
         return self._sessions.get(request.session_id, bound.spec.id).steps
@@ -134,15 +138,23 @@ class GradingDesk:
             raise EpisodeNotStartedError(
                 "This episode has no step yet, so there is nothing to grade.", "Call POST /step first."
             )
-        task_id = session.start.task_id
-        return _reply(bound, task_id, bound.grader.grade_log(task_id, log, verified=True))
+        return _reply(
+            bound,
+            session.task.id,
+            bound.grader.grade_log(session.task.id, log, verified=True),
+            played_of(bound, session.start, _unplayed(bound, session.start)),
+        )
 
     def _grade_replay(self, bound: BoundEnv, request: GradeByReplay) -> dict[str, Any]:
         task = bound.task(request.task_id)
         _check_length("actions", len(request.actions), task.episode_length)
         actions = bound.parse_actions(request.actions)
         config = bound.parse_config(request.config)
-        return _reply(bound, task.id, bound.grader.grade_replay(task.id, request.seed, actions, config))
+        start = bound.start(task.id, request.seed, None, config)
+        played = played_of(bound, start, _unplayed(bound, start))
+        return _reply(
+            bound, task.id, bound.grader.grade_replay(task.id, request.seed, actions, config), played
+        )
 
 
 class _Turn:
@@ -240,11 +252,18 @@ def _check_length(field: str, count: int, episode_length: int) -> None:
         )
 
 
-def _reply(bound: BoundEnv, task_id: str, result: GradeResult) -> dict[str, Any]:
+def _unplayed(bound: BoundEnv, start: EpisodeStart) -> Episode:
+    """An episode before its reset, which tells what it is played with; a tenth of a millisecond."""
+    return bound.spec.part("make_env")(start.task_id, seed=start.seed, config=start.config)
+
+
+def _reply(bound: BoundEnv, task_id: str, result: GradeResult, played: Mapping[str, Any]) -> dict[str, Any]:
     length = bound.task(task_id).episode_length
     feedback = result.feedback
     if result.steps < length and not result.ended:
         feedback = f"{feedback} The episode is unfinished: {result.steps} of {length} steps."
+    if result.verified and not played["standard"]:
+        feedback = f"{feedback} {NOT_STANDARD}"
     return {
         "task_id": task_id,
         "score": result.score,
@@ -254,4 +273,5 @@ def _reply(bound: BoundEnv, task_id: str, result: GradeResult) -> dict[str, Any]
         "steps": result.steps,
         "figures": result.figures,
         "passed": result.passed,
+        **played,
     }

@@ -183,6 +183,16 @@ class GradeReply(BaseModel):
     steps: int = Field(ge=0)
     figures: dict[str, float] = Field(description="What the episode amounted to, in units.")
     passed: bool | None = Field(description="Whether it passed its task's lines; null where there are none.")
+    seed: int | None = Field(description="Seed of the episode; null for a log from outside.")
+    config: dict[str, Any] | None = Field(description="What the episode changed of its task; {} for nothing.")
+    config_hash: str | None = Field(description="SHA-256 of config as JSON with sorted keys.")
+    trace_pack: dict[str, str] | None = Field(description="Name and sha256 of the measurements played with.")
+    environment: str
+    environment_version: str
+    engine_version: str
+    standard: bool = Field(
+        description="Played by the server with the task's own settings: only such grades compare."
+    )
 
 
 class DeletedReply(BaseModel):
