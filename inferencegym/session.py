@@ -60,8 +60,8 @@ class _Episode(Generic[ObsT]):
         self.done = False
         self.total_reward = 0.0
         self.log: list[dict[str, Any]] = []
-        """What ``grade_log`` takes: {action, reward, metrics, task_id, timestep} of each step, with the action as
-        it was sent."""
+        """What ``grade_log`` takes: {action, reward, metrics, task_id, timestep} of each step; ``action`` is
+        what was sent."""
 
     def _keep(self, action: Mapping[str, Any], result: StepResult[ObsT]) -> StepResult[ObsT]:
         self.observation, self.done = result.observation, result.done

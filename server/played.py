@@ -1,4 +1,4 @@
-"""What a grade names of the episode behind it: with these anybody can tell what was played, and play it again."""
+"""What a grade names of the episode behind it, so that anybody can tell what it is and play it again."""
 
 from __future__ import annotations
 

@@ -78,6 +78,8 @@ def test_an_episode_from_reset_to_grade() -> None:
         "action": {"batch_size": 64},
         "reward": 0.25,
         "metrics": {"tokens_per_sec": 300.0},
+        "task_id": "task1",
+        "timestep": 3,
     }
     assert "done" in repr(session)
 
