@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["create_app", "main"]
 
-SWITCH_INTERVAL_S = 0.0005
+SWITCH_INTERVAL_S = 0.0002
 """How long a thread that grades may keep the interpreter while a step waits for it. Python's default of 5 ms
 would be ten times a step's time over HTTP."""
 

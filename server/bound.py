@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import anyio.to_thread
+from anyio import CapacityLimiter
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from env.protocols import Episode, Grader, TaskInfo, listed_tasks, task_named
@@ -19,6 +20,9 @@ from server.schemas import reset_models, step_models
 __all__ = ["DEFAULT_SEED", "BoundEnv", "reply_parts"]
 
 DEFAULT_SEED = 42
+
+READERS = 1
+"""Threads that read what configs name or hold, of an environment: more would only hold up the steps."""
 
 
 class BoundEnv:
@@ -41,6 +45,7 @@ class BoundEnv:
         self._reset_adapter = TypeAdapter[Any](self.reset_request)
         self._step_adapter = TypeAdapter[Any](self.step_request)
         self._action_adapter = TypeAdapter[Any](self.action_model)
+        self._readers = CapacityLimiter(READERS)
 
     # Requests. Each parser raises an InferenceGymError that names field, value and allowed range.
 
@@ -122,11 +127,15 @@ class BoundEnv:
         episode: Episode = self.spec.part("make_env")(start.task_id, seed=start.seed, config=start.config)
         return episode, episode.reset()
 
-    async def begin_beside(self, start: EpisodeStart) -> tuple[Episode, BaseModel]:
-        """The same without holding up others: what a config names may have to be read from a file first."""
-        if start.config is None:
+    async def begin_beside(self, start: EpisodeStart, *, always: bool = False) -> tuple[Episode, BaseModel]:
+        """The same without holding up others: what a config names may have to be read from a file first.
+
+        Without a config it takes two milliseconds, less than handing it to a thread is worth, unless it is
+        ``always`` to be done beside.
+        """
+        if start.config is None and not always:
             return self.begin(start)
-        return await anyio.to_thread.run_sync(self.begin, start)
+        return await anyio.to_thread.run_sync(self.begin, start, limiter=self._readers)
 
     @cached_property
     def reward_terms(self) -> tuple[str, ...]:

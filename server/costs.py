@@ -11,19 +11,26 @@ import math
 import time
 
 import limits
+from limits import RateLimitItem, RateLimitItemPerSecond
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
 
 from server.clients import is_loopback
 from server.errors import CostLimitError
 
-__all__ = ["BYTES_A_STEP", "RESET_STEPS", "Costs"]
+__all__ = ["RESET_STEPS", "Costs"]
 
-RESET_STEPS = 20
-"""What starting an episode costs, in steps: 1–8 ms where a step takes 0.03–0.3 ms (2-core EPYC)."""
+RESET_STEPS = 60
+"""What starting an episode costs, in steps: 2–8 ms and one more to cool another session, where a step takes
+0.03–0.3 ms (2-core EPYC)."""
 BYTES_A_STEP = 100
 """Bytes of a body that cost as much as a step to read: 900 kB of traffic text take 1.4 s, 9,000 steps
 0.6–2 s (2-core EPYC)."""
+FREE_BYTES = 4096
+"""Bytes of a body that cost nothing: those of any step."""
+BURST_STEPS = 3000
+"""Of a budget, what a client may spend within one second: spent all at once, it would leave nobody else served
+well for seconds."""
 
 
 class Costs:
@@ -36,27 +43,34 @@ class Costs:
 
     def __init__(self, rate: str, limit_loopback: bool = False) -> None:
         self._rate = rate
-        self._item = None if rate == "off" else limits.parse(rate)
+        whole = None if rate == "off" else limits.parse(rate)
+        self._windows: tuple[RateLimitItem, ...] = ()
+        if whole is not None:
+            self._windows = (RateLimitItemPerSecond(min(whole.amount, BURST_STEPS)), whole)
         self._limit_loopback = limit_loopback
         self._limiter = FixedWindowRateLimiter(MemoryStorage())
 
-    def charge(self, client: str, steps: int, body: bytes = b"") -> None:
-        """Charge ``steps`` for a request whose ``body`` was charged before.
-
-        A request that costs more than a whole window's budget passes once a window.
+    def charge(self, client: str, steps: int) -> None:
+        """Charge ``steps``. More than half of a window's budget is charged as half of it: a request may be
+        charged twice, for its body and for what it asks, and has to pass in a window of its own.
 
         Raises:
-            CostLimitError: the budget of this window does not reach; nothing was charged.
+            CostLimitError: the budget does not reach; nothing was charged.
         """
-        item = self._item
-        if item is None or not steps or (is_loopback(client) and not self._limit_loopback):
+        if not self._windows or not steps or (is_loopback(client) and not self._limit_loopback):
             return
-        cost = min(steps, max(1, item.amount - len(body) // BYTES_A_STEP))
-        if not self._limiter.test(item, client, cost=cost):
-            window = self._limiter.get_window_stats(item, client)
-            raise CostLimitError(self._rate, steps, max(1, math.ceil(window.reset_time - time.time())))
-        self._limiter.hit(item, client, cost=cost)
+        for window in self._windows:
+            if not self._limiter.test(window, client, cost=_within(window, steps)):
+                ends_s = self._limiter.get_window_stats(window, client).reset_time
+                raise CostLimitError(self._rate, steps, max(1, math.ceil(ends_s - time.time())))
+        for window in self._windows:
+            self._limiter.hit(window, client, cost=_within(window, steps))
 
-    def charge_body(self, client: str, body: bytes, steps: int = 0) -> None:
-        """Charge for reading a body, and ``steps`` besides."""
-        self.charge(client, steps + len(body) // BYTES_A_STEP)
+    def charge_body(self, client: str, size: int) -> None:
+        """Charge for reading a body of ``size`` bytes. Raises CostLimitError as :meth:`charge`."""
+        if size > FREE_BYTES:
+            self.charge(client, (size - FREE_BYTES) // BYTES_A_STEP)
+
+
+def _within(window: RateLimitItem, steps: int) -> int:
+    return min(steps, max(1, window.amount // 2))

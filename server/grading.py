@@ -103,22 +103,20 @@ class GradingDesk:
             InvalidValueError: a field that its shape or the grader refuses.
             SessionNotFoundError: the session is unknown or evicted.
         """
-        self._costs.charge_body(client, body)
         request = _parse(body)
         if isinstance(request, GradeByLog):
-            self._costs.charge(client, len(request.episode_log), body)
+            self._costs.charge(client, len(request.episode_log))
             return self._grade_log(bound, request)
         if isinstance(request, GradeBySession):
-            self._costs.charge(client, self._steps_of(bound, request), body)
+            self._costs.charge(client, self._steps_of(bound, request))
             return self._grade_session(bound, request)
-        self._costs.charge(client, len(request.actions), body)
+        self._costs.charge(client, len(request.actions))
         return self._grade_replay(bound, request)
 
     def replay(self, bound: BoundEnv, client: str, body: bytes) -> dict[str, Any]:
         """The reply to a body of POST /grader/replay. Raises as :meth:`grade`."""
-        self._costs.charge_body(client, body)
         request = _validated(_document(body), GradeByReplay)
-        self._costs.charge(client, len(request.actions), body)
+        self._costs.charge(client, len(request.actions))
         return self._grade_replay(bound, request)
 
     def _grade_log(self, bound: BoundEnv, request: GradeByLog) -> dict[str, Any]:

@@ -14,7 +14,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inferencegym.errors import InferenceGymError
 from server.clients import client_of, is_loopback
-from server.errors import BodyTooLargeError, ContentEncodingError, RateLimitError, error_response, unexpected
+from server.costs import Costs
+from server.errors import (
+    BodyTooLargeError,
+    ContentEncodingError,
+    CostLimitError,
+    RateLimitError,
+    error_response,
+    unexpected,
+)
 from server.fast_lane import ROUTE_KEY
 from server.metrics import Metrics
 from server.raw import replayed
@@ -155,10 +163,11 @@ class RateLimit:
 
 
 class BodyLimit:
-    """Refuses compressed bodies and those above their endpoint's limit, by declared or actual length."""
+    """Refuses compressed bodies and those above their endpoint's limit, by declared or actual length, and
+    charges clients for long ones: by the declared length, before anything is read."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, settings: Settings, costs: Costs) -> None:
+        self._app, self._costs = app, costs
         self._limit = settings.max_body_bytes
         self._grader_limit = settings.grader_max_body_bytes
 
@@ -173,9 +182,16 @@ class BodyLimit:
             body = await _read_up_to(receive, limit)
             if body is None:
                 return await _refuse(BodyTooLargeError(limit), scope, receive, send)
-            receive = replayed(body, receive)
+            receive, length = replayed(body, receive), len(body)
         elif declared > limit:
             return await _refuse(BodyTooLargeError(limit), scope, receive, send)
+        else:
+            length = declared
+        try:
+            self._costs.charge_body(client_of(scope), length)
+        except CostLimitError as error:
+            # Not even read: the connection, on which the body would come, is closed.
+            return await error_response(error, {"connection": "close"})(scope, receive, send)
         return await self._app(scope, receive, send)
 
 

@@ -18,7 +18,7 @@ from env.protocols import Episode, TaskInfo
 from inferencegym.errors import EpisodeNotStartedError, UnknownNameError
 from server.bound import BoundEnv
 from server.clients import current_client
-from server.costs import BYTES_A_STEP, RESET_STEPS, Costs
+from server.costs import RESET_STEPS, Costs
 from server.dashboard.views.view import view_of
 from server.episodes import EpisodeStart, Session, StepResult
 from server.errors import RejectedError
@@ -80,7 +80,10 @@ class RegistryEnvironment(Environment[Action, Observation, State]):
             split, index = fields.pop("split", SPLIT), fields.pop("index", 0)
             fields["task_id"] = fields.get("task_id") or self._task_at(split, index)
         start = self.bound.parse_reset_fields({"seed": seed, "episode_id": episode_id, **fields})
-        self.costs.charge(current_client.get(), RESET_STEPS + len(repr(start.config)) // BYTES_A_STEP)
+        client = current_client.get()
+        self.costs.charge(client, RESET_STEPS)
+        if start.config is not None:  # a message of a socket, whose length nobody has charged yet
+            self.costs.charge_body(client, len(repr(start.config)))
         return start
 
     def _started_anew(self, start: EpisodeStart, episode: Episode, observation: BaseModel) -> Observation:

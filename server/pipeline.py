@@ -35,7 +35,7 @@ class GymApp(FastAPI):
         app: ASGIApp = super().__call__
         app = FastLane(app, services.fast_lane)
         app = SocketGuard(app, settings.socket_timeout_s)
-        app = BodyLimit(app, settings)
+        app = BodyLimit(app, settings, services.costs)
         if settings.rate_limit != "off":
             app = RateLimit(app, settings.rate_limit, settings.limit_loopback)
         if settings.cors_origins:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -58,6 +60,7 @@ class RestEndpoints:
         self._baseline = Baseline(bound)
         self._desk: GradingDesk = services.desk
         self._documents = CapacityLimiter(THREADS)
+        self._resetting = _UnderWay()
 
     async def reset(self, request: Request) -> Response:
         """Start an episode. No body, or `{}`, starts the first task with seed 42.
@@ -66,9 +69,10 @@ class RestEndpoints:
         """
         body = await json_body(request)
         client = client_of(request.scope)
-        self._services.costs.charge_body(client, body, RESET_STEPS)
+        self._services.costs.charge(client, RESET_STEPS)
         start = self._bound.parse_reset(body)
-        episode, observation = await self._bound.begin_beside(start)
+        async with self._resetting.of(client) as others:
+            episode, observation = await self._bound.begin_beside(start, always=others)
         session = self._services.sessions.create(start, episode, self._bound, client)
         return json_response(
             {
@@ -201,6 +205,24 @@ class RestEndpoints:
             **own,
             "versions": versions | own.get("versions", {}),
         }
+
+
+class _UnderWay:
+    """Whose requests are under way: a client that resets many episodes at once gets one after the other."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def of(self, client: str) -> AsyncGenerator[bool]:
+        """Whether the client has another one under way already."""
+        self._counts[client] += 1
+        try:
+            yield self._counts[client] > 1
+        finally:
+            self._counts[client] -= 1
+            if not self._counts[client]:
+                del self._counts[client]
 
 
 async def _or_not_found(reply: Awaitable[Response]) -> Response:

@@ -86,10 +86,10 @@ class Settings(BaseSettings):
         "switches the limit off. A WebSocket counts once, when it opens.",
     )
     cost_limit: str = Field(
-        default="120000/minute",
-        description="Steps that a client (address) may have computed beside those of its live episodes, "
-        "written like RATE_LIMIT: a reset costs 20, a replay its length, a run on the page its steps, "
-        "100 bytes of a reset's or grading's body 1.",
+        default="60000/minute",
+        description="Steps that a client (address) may have computed beside those of its live episodes, at "
+        "most 3,000 within a second, written like RATE_LIMIT: a reset costs 60, a replay its length, a run "
+        "on the page 400 to 1,500, 100 bytes of a body beyond the first 4 kB 1.",
     )
     cors_origins: Annotated[list[str], NoDecode] = Field(
         default=["*"],
@@ -108,10 +108,11 @@ class Settings(BaseSettings):
         description="Gradings and replays that may run or wait; beyond, 503 with Retry-After.",
     )
     grader_threads: int = Field(
-        default=2,
+        default=1,
         ge=1,
         le=64,
-        description="Gradings and replays that may run at once, beside the event loop.",
+        description="Gradings and replays that may run at once, beside the event loop. They share one "
+        "interpreter with the steps: more of them are not faster together, and steps wait longer.",
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         default="INFO",

@@ -24,7 +24,7 @@ NOBODY = "nobody"
 BETTER_FIRST = ("ppo", "evolved", "forecast", "reactive", "heuristic", "baseline")
 """Agents worth seeing; the first that an environment has and this server can play is shown at once."""
 
-RUNS_AT_ONCE = 4
+RUNS_AT_ONCE = 2
 """Visitors whose agents play at the same time; the next one waits. Agents compute in this process."""
 
 
@@ -76,7 +76,7 @@ def watch_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> tuple[Any, list[An
     return play, inputs, [shown, said]
 
 
-@costs_steps(600)
+@costs_steps(1500)
 def play(env_id: str, task_id: str, seed: Any, first: str, second: str) -> Iterator[tuple[Any, Any]]:
     """Play and show; says in a sentence what cannot be played."""
     try:
