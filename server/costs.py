@@ -29,7 +29,7 @@ BYTES_A_STEP = 100
 FREE_BYTES = 4096
 """Bytes of a body that cost nothing: those of any step."""
 BURST_STEPS = 3000
-"""Of a budget, what a client may spend within one second: spent all at once, it would leave nobody else served
+"""What a client may spend of its budget within one second: spent at once, it would leave nobody else served
 well for seconds."""
 
 
