@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from ipaddress import ip_network
 from os import environ
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -20,6 +22,7 @@ _READ_ELSEWHERE = frozenset(
     PREFIX + name for name in ("URL", "PPO_CHECKPOINT", "TRACE_PACK", "TRACE_PACKS", "TRAFFIC")
 )
 """Variables of clients, agents and environments, which may be set where a server starts."""
+_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?|[0-9A-Fa-f:.]+", re.ASCII)
 _RATE = re.compile(r"[1-9]\d{0,8}/(second|minute|hour)", re.ASCII)
 
 
@@ -120,6 +123,12 @@ class Settings(BaseSettings):
     )
     metrics: bool = Field(default=True, description="Serve Prometheus metrics at /metrics.")
     web: bool = Field(default=True, description="Serve the page for people at /web.")
+    web_llm: bool = Field(
+        default=False,
+        description="Whether visitors of the page may let the agent `llm` play, where the server has a key "
+        "of a chat service: every run is 200 to 300 paid calls an agent, two runs at once, for anybody who "
+        "finds the page.",
+    )
     keep_alive_s: int = Field(default=75, ge=1, description="Seconds an idle HTTP connection stays open.")
     shutdown_grace_s: int = Field(
         default=5, ge=0, description="Seconds that open requests and WebSockets get to finish at shutdown."
@@ -143,6 +152,40 @@ class Settings(BaseSettings):
     def _split_commas(cls, value: Any) -> Any:
         if isinstance(value, str):
             return [origin.strip() for origin in value.split(",") if origin.strip()]
+        return value
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _are_origins(cls, value: list[str]) -> list[str]:
+        for origin in value:
+            if origin != "*" and not _is_origin(origin):
+                raise ValueError(
+                    f"{origin!r} is no origin; allowed: *, or scheme://host or scheme://host:port without a "
+                    "path, such as https://example.org"
+                )
+        if "*" in value and len(value) > 1:
+            raise ValueError("* allows every origin; allowed beside it: nothing")
+        return value
+
+    @field_validator("forwarded_allow_ips")
+    @classmethod
+    def _are_addresses(cls, value: str) -> str:
+        names = [name.strip() for name in value.split(",")]
+        for name in names:
+            if name != "*" and not _is_network(name):
+                raise ValueError(
+                    f"{name!r} is no address; allowed: *, or IP addresses and networks (10.0.0.0/8), "
+                    "separated by commas"
+                )
+        if "*" in names and len(names) > 1:
+            raise ValueError("* trusts every address; allowed beside it: nothing")
+        return ",".join(names)
+
+    @field_validator("host")
+    @classmethod
+    def _is_a_host(cls, value: str) -> str:
+        if not value.strip() or any(sign.isspace() or sign in "/?#@" for sign in value):
+            raise ValueError("must be a host name or an IP address, such as 0.0.0.0 or localhost")
         return value
 
     @field_validator("log_level", mode="before")
@@ -179,6 +222,28 @@ class Settings(BaseSettings):
         if unknown:
             raise ValueError("; ".join(_unknown(name, known) for name in unknown))
         return self
+
+
+def _is_origin(text: str) -> bool:
+    """As browsers send it: a scheme, a host, perhaps a port; nothing else."""
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return False
+    whole = f"{parts.scheme}://{parts.netloc}"
+    # Browser extensions and desktop programs have schemes of their own.
+    scheme = re.fullmatch(r"[a-z][a-z0-9+.-]*", parts.scheme, re.ASCII)
+    host = parts.hostname is not None and _HOST.fullmatch(parts.hostname)
+    return bool(scheme and host and text.lower() == whole.lower() and "@" not in text and port != 0)
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ip_network(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:

@@ -62,7 +62,7 @@ def build_app(
             gr.HTML(_header(bounds), head=head)
             with gr.Tabs():
                 with _tab("Watch"):
-                    play, inputs, outputs = watch_tab(bound, bounds)
+                    play, inputs, outputs = watch_tab(bound, bounds, services.settings.web_llm)
                 with _tab("Play"):
                     play_tab(bound, bounds)
                 with _tab("Compare"):
