@@ -64,7 +64,7 @@ class Settings:
     """The search ends at the first validation after this time."""
 
     def __post_init__(self) -> None:
-        get_task(self.task)
+        object.__setattr__(self, "task", get_task(self.task).info.id)
         for name, least in (("generations", 1), ("population", 4), ("seeds", 1)):
             if getattr(self, name) < least:
                 raise InvalidValueError(name, getattr(self, name), f"a whole number from {least} up")

@@ -279,7 +279,7 @@ def evaluate(policy: Policy, seeds: Sequence[int]) -> list[EpisodeResult]:
     results: list[EpisodeResult] = []
     for seed, played, total in zip(seeds, actions, totals, strict=True):
         grade = grader.grade_replay(task_id, seed, played)
-        parts = dict(grade.breakdown)
+        parts = grade.parts
         results.append(EpisodeResult(task_id, "ppo", seed, grade.score, float(total), grade.steps, parts))
     return results
 

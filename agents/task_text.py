@@ -12,13 +12,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from env.protocols import TaskInfo, task_named
+from env.protocols import TaskInfo, TaskName, task_named
 from inferencegym.registry import EnvSpec
 
 __all__ = ["action_schema", "describe_observation", "find_task", "open_fields", "task_text"]
 
 
-def find_task(spec: EnvSpec, task_id: str) -> TaskInfo:
+def find_task(spec: EnvSpec, task_id: TaskName) -> TaskInfo:
     """A task of an environment by id or alias. Raises UnknownNameError with near matches."""
     return task_named(spec.part("tasks"), task_id)
 

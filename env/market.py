@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from env.checks import check_alike, checked_progress, checked_seed, checked_snapshot, invalid_value
 from env.market_reward import TERMS, expected_wait, goal_of, weigh_hour
 from env.market_tasks import TASKS, get_market_task
-from env.protocols import TaskInfo
+from env.protocols import TaskInfo, TaskName
 from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InvalidValueError
 from inferencegym.market_models import MarketConfig, MarketObservation, PriceAction
 from inferencegym.models import construct
@@ -37,7 +37,7 @@ COUNT_METRICS = (
 """Metrics that are counts of the hour, by their names in ``HourCounts``."""
 
 
-def market_of(task_id: str, config: MarketConfig | Mapping[str, Any] | None = None) -> MarketSetup:
+def market_of(task_id: TaskName, config: MarketConfig | Mapping[str, Any] | None = None) -> MarketSetup:
     """The market of a task under a config.
 
     Raises:
@@ -82,7 +82,7 @@ class MarketEnv:
 
     def __init__(
         self,
-        task_id: str,
+        task_id: TaskName,
         seed: int = 42,
         config: MarketConfig | Mapping[str, Any] | None = None,
         setup: MarketSetup | None = None,
@@ -275,7 +275,7 @@ def parse_price(action: Any, where: str = "action") -> PriceAction:
     try:
         return PriceAction.model_validate(action)
     except ValidationError as error:
-        raise invalid_value(where, error) from None
+        raise invalid_value(where, error, PriceAction) from None
 
 
 def _config(config: MarketConfig | Mapping[str, Any] | None) -> MarketConfig:
@@ -284,10 +284,10 @@ def _config(config: MarketConfig | Mapping[str, Any] | None) -> MarketConfig:
     try:
         return MarketConfig.model_validate({} if config is None else config)
     except ValidationError as error:
-        raise invalid_value("config", error) from None
+        raise invalid_value("config", error, MarketConfig) from None
 
 
-def make_env(task_id: str, seed: int = 42, config: Mapping[str, Any] | None = None) -> MarketEnv:
+def make_env(task_id: TaskName, seed: int = 42, config: Mapping[str, Any] | None = None) -> MarketEnv:
     """An environment over the shipped scenarios (the registry's factory). Call ``reset()`` next."""
     return MarketEnv(task_id, seed, config)
 

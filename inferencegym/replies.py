@@ -38,6 +38,7 @@ class TaskEntry(_Reply):
     description: str
     active_actions: tuple[str, ...]
     episode_length: int = 0
+    aliases: tuple[str, ...] = ()
 
 
 class Grade(_Reply):

@@ -71,7 +71,7 @@ class GradingDesk:
 
     def _grade_log(self, bound: BoundEnv, request: GradeByLog) -> dict[str, Any]:
         task = bound.task(request.task_id)
-        _check_length("episode_log", len(request.episode_log), task.episode_length)
+        _check_length("episode_log", len(request.episode_log), task.episode_length, least=0)
         return _reply(bound, task.id, bound.grader.grade_log(task.id, request.episode_log))
 
     def _grade_session(self, bound: BoundEnv, request: GradeBySession) -> dict[str, Any]:
@@ -154,17 +154,17 @@ def _parse(body: bytes) -> GradeRequest:
     return _validated(document, shapes[0])
 
 
-def _check_length(field: str, count: int, episode_length: int) -> None:
-    if not 1 <= count <= episode_length:
+def _check_length(field: str, count: int, episode_length: int, least: int = 1) -> None:
+    if not least <= count <= episode_length:
         raise RejectedError(
-            f"{field}: has {count} entries; allowed: 1 to {episode_length}, one for each step."
+            f"{field}: has {count} entries; allowed: {least} to {episode_length}, one for each step."
         )
 
 
 def _reply(bound: BoundEnv, task_id: str, result: GradeResult) -> dict[str, Any]:
     length = bound.task(task_id).episode_length
     feedback = result.feedback
-    if result.steps < length and not result.ended:
+    if 0 < result.steps < length and not result.ended:
         feedback = f"{feedback} The episode is unfinished: {result.steps} of {length} steps."
     return {
         "task_id": task_id,

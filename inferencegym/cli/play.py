@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.registry import get_agent
-from env.protocols import Agent, AgentReport, TaskInfo, report_of, task_named
+from env.protocols import Agent, AgentReport, report_of, task_named
 from inferencegym.cli.files import LogRecord, ReplayRecord
 from inferencegym.errors import InvalidValueError, UnknownNameError
-from inferencegym.registry import EnvSpec, all_specs, get_spec
+from inferencegym.registry import EnvSpec, TaskName, all_specs, get_spec
 from inferencegym.replies import Grade
 
 __all__ = ["OnStep", "PlayedEpisode", "env_of", "grade_record", "play"]
@@ -40,7 +40,7 @@ class PlayedEpisode:
 
 def play(
     spec: EnvSpec,
-    task_id: str | None,
+    task_id: TaskName | None,
     agent_name: str,
     seed: int,
     url: str | None,
@@ -55,8 +55,7 @@ def play(
         ServerUnavailableError: no server at ``url``.
     """
     tasks: Mapping[str, Any] = spec.part("tasks")
-    task_id = next(iter(tasks)) if task_id is None else task_id
-    task_id = task_of_env(spec, task_id)
+    task_id = task_of_env(spec, next(iter(tasks)) if task_id is None else task_id)
     agent = get_agent(spec.id, agent_name, task_id, seed)
     agent.reset()
     if url is None:
@@ -113,7 +112,7 @@ def env_of(record: LogRecord | ReplayRecord, env: str | None) -> EnvSpec:
     return spec
 
 
-def task_of_env(spec: EnvSpec, task_id: str) -> str:
+def task_of_env(spec: EnvSpec, task_id: TaskName) -> str:
     """A task's id. Raises UnknownNameError, or InvalidValueError when another environment has the task."""
     try:
         return task_named(spec.part("tasks"), task_id).id
@@ -126,9 +125,12 @@ def task_of_env(spec: EnvSpec, task_id: str) -> str:
         ) from None
 
 
-def _has_task(spec: EnvSpec, task_id: str) -> bool:
-    tasks: Mapping[str, TaskInfo] = spec.part("tasks")
-    return any(task_id in (task.id, *task.aliases) for task in tasks.values())
+def _has_task(spec: EnvSpec, task_id: TaskName) -> bool:
+    try:
+        task_named(spec.part("tasks"), task_id)
+    except UnknownNameError:
+        return False
+    return True
 
 
 def grade_record(spec: EnvSpec, record: LogRecord | ReplayRecord, url: str | None) -> Grade:

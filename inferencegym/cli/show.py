@@ -75,7 +75,7 @@ def show_tasks(specs: Iterable[EnvSpec], as_json: bool) -> None:
 
 
 def _tasks_document(spec: EnvSpec) -> dict[str, Any]:
-    fields = ("id", "name", "difficulty", "description", "active_actions", "episode_length")
+    fields = ("id", "name", "difficulty", "description", "active_actions", "episode_length", "aliases")
     tasks = [{name: getattr(task, name) for name in fields} for task in spec.part("tasks").values()]
     return {"tasks": tasks, "agents": list(spec.part("agents"))}
 
