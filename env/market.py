@@ -28,7 +28,11 @@ __all__ = ["COUNT_METRICS", "MarketEnv", "describe", "make_env", "market_of", "p
 _CHANGING = ("seed", "engine", "last", "step_count", "cumulative_reward")
 """Parts of a snapshot that change as the episode goes on."""
 
-_WEIGHTS = ("revenue", "low_wait_time", "fairness", "market_activity")
+_OBJECTIVE = {
+    "weights": ("revenue", "low_wait_time", "fairness", "market_activity"),
+    "constraints": ("min_price", "max_price", "max_avg_wait"),
+}
+"""Fields of a config that change the objective, by its parts."""
 
 COUNT_METRICS = (
     *("running_gpus", "joined", "joined_gpus", "turned_away", "started", "finished"),
@@ -46,10 +50,13 @@ def market_of(task_id: TaskName, config: MarketConfig | Mapping[str, Any] | None
     """
     given = _config(config)
     name = get_market_task(task_id).id if given.scenario is None else given.scenario
-    weights = {key: value for key in _WEIGHTS if (value := getattr(given, key)) is not None}
-    return load_market().setup(
-        name, given.gpus, given.arrival_rate, {"weights": weights} if weights else None
-    )
+    return load_market().setup(name, given.gpus, given.arrival_rate, _objective(given))
+
+
+def _objective(config: MarketConfig) -> dict[str, dict[str, float]] | None:
+    given = config.model_dump(exclude_none=True)
+    parts = {part: {key: given[key] for key in keys if key in given} for part, keys in _OBJECTIVE.items()}
+    return {part: values for part, values in parts.items() if values} or None
 
 
 class MarketEnv:
