@@ -23,7 +23,6 @@ Two runs of the same command on the same machine give the same weights.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import sys
@@ -49,6 +48,7 @@ from agents.ppo_policy import CHECKPOINT_VARIABLE, POLICY_FILE, Policy
 from agents.results import Curve, Line
 from env.protocols import Grader
 from inferencegym.errors import InferenceGymError, InvalidValueError
+from inferencegym.options import OptionParser
 from inferencegym.registry import get_spec
 
 try:
@@ -505,7 +505,7 @@ def draw_curve(
 
 def parse(arguments: Sequence[str] | None) -> Args:
     """The settings from a command line; exits with status 2 and a message when one is wrong."""
-    parser = argparse.ArgumentParser(
+    parser = OptionParser(
         prog="python -m agents.ppo_demo", description="Train PPO on an environment of InferenceGym."
     )
     for each in fields(Args):

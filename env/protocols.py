@@ -45,6 +45,8 @@ class TaskInfo:
     aliases: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     listed: bool = True
+    baseline_range: tuple[float, float] | None = None
+    """Where the task was designed to leave the baseline agent's score; None where that was left open."""
 
 
 def listed_tasks(tasks: Mapping[str, TaskInfo]) -> dict[str, TaskInfo]:

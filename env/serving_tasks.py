@@ -70,10 +70,19 @@ def _task(
     active: tuple[str, ...],
     weights: RewardWeights,
     aliases: tuple[str, ...] = (),
+    baseline_range: tuple[float, float] | None = None,
     listed: bool = True,
 ) -> ServingTask:
     info = TaskInfo(
-        task_id, name, difficulty, description, active, DEFAULT_EPISODE_LENGTH, aliases, listed=listed
+        task_id,
+        name,
+        difficulty,
+        description,
+        active,
+        DEFAULT_EPISODE_LENGTH,
+        aliases,
+        listed=listed,
+        baseline_range=baseline_range,
     )
     return ServingTask(info, weights)
 
@@ -107,6 +116,7 @@ _SERVING_TASKS = {
             ("kv_budget", "batch_size"),
             RewardWeights(),
             ("1", "task_1", "easy"),
+            (0.30, 0.40),
         ),
         _task(
             "task2",
@@ -118,6 +128,7 @@ _SERVING_TASKS = {
             ("kv_budget", "batch_size", "spec_length"),
             RewardWeights(gamma=0.30),
             ("2", "task_2", "medium"),
+            (0.22, 0.35),
         ),
         _task(
             "task3",
@@ -129,6 +140,7 @@ _SERVING_TASKS = {
             _TASK3_KNOBS,
             _HARD,
             ("3", "task_3", "hard"),
+            (0.18, 0.30),
         ),
         _recorded_task(
             "azure-conversation",

@@ -7,11 +7,11 @@ played; those here hold for any scenario.
 from __future__ import annotations
 
 from math import inf
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from inferencegym.models import Weight, real_number, whole_number
+from inferencegym.models import Validate, Weight, real_number, whole_number
 
 __all__ = [
     "AVG_WAIT_MAX",
@@ -72,6 +72,7 @@ class PriceAction(BaseModel):
 
     # NaN stays NaN on its way to a server: as null it would keep the price.
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, ser_json_inf_nan="constants")
+    validate: ClassVar[Any] = Validate()
 
     price: _Price | None = Field(
         default=None,

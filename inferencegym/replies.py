@@ -59,6 +59,9 @@ class Baseline(_Reply):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     scores: dict[str, float]
+    expected_range: dict[str, tuple[float, float] | None] = Field(
+        default_factory=dict[str, tuple[float, float] | None]
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,12 +104,14 @@ class Baseline:
         """Scores and breakdowns on every task, graded by replaying the agent's actions with seed 0."""
         with self._lock:
             if self._reply is None:
-                results = {task_id: self._play(task_id) for task_id in listed_tasks(self._bound.tasks)}
+                tasks = listed_tasks(self._bound.tasks)
+                results = {task_id: self._play(task_id) for task_id in tasks}
                 self._reply = {
                     "agent": BASELINE_AGENT,
                     "seed": BASELINE_SEED,
                     "scores": {task_id: result.score for task_id, result in results.items()},
                     "breakdowns": {task_id: result.breakdown for task_id, result in results.items()},
+                    "expected_range": {task_id: task.baseline_range for task_id, task in tasks.items()},
                 }
             return self._reply
 

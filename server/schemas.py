@@ -226,6 +226,9 @@ class BaselineReply(BaseModel):
     seed: int
     scores: dict[str, float]
     breakdowns: dict[str, dict[str, float]]
+    expected_range: dict[str, tuple[float, float] | None] = Field(
+        description="Scores between which a task was designed to leave this agent, or null."
+    )
 
 
 def reset_models(

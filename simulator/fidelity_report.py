@@ -7,7 +7,6 @@ of ENVIRONMENT.md (between its markers) and the curves into ``docs/``. ``--full`
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from inferencegym.errors import InvalidValueError
 from inferencegym.models import EngineTiming
+from inferencegym.options import OptionParser
 from simulator.data.compare_measured import compare as compare_measured
 from simulator.data.compare_measured import load_measured, summarize
 from simulator.data.held_out import load_held_out
@@ -276,7 +276,7 @@ def _speed(table: TraceTable) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line; returns 0."""
-    parser = argparse.ArgumentParser(prog="python -m simulator.fidelity_report", description=__doc__)
+    parser = OptionParser(prog="python -m simulator.fidelity_report", description=__doc__)
     parser.add_argument("--full", action="store_true", help="print every setting at every load")
     parser.add_argument("--speed", action="store_true", help="only measure how fast the simulators run")
     parser.add_argument("--no-write", action="store_true", help="leave ENVIRONMENT.md and docs/ alone")
