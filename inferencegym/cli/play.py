@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.registry import get_agent
+from agents.task_text import has_task
 from env.protocols import Agent, AgentReport, report_of, task_named
 from inferencegym.cli.files import LogRecord, ReplayRecord
 from inferencegym.errors import InvalidValueError, UnknownNameError
@@ -117,20 +118,12 @@ def task_of_env(spec: EnvSpec, task_id: TaskName) -> str:
     try:
         return task_named(spec.part("tasks"), task_id).id
     except UnknownNameError:
-        homes = [other.name for other in all_specs() if _has_task(other, task_id)]
+        homes = [other.name for other in all_specs() if has_task(other, task_id)]
         if not homes:
             raise
         raise InvalidValueError(
             "task_id", task_id, f"a task of {spec.id}", f"For the task of that name say --env {homes[0]}."
         ) from None
-
-
-def _has_task(spec: EnvSpec, task_id: TaskName) -> bool:
-    try:
-        task_named(spec.part("tasks"), task_id)
-    except UnknownNameError:
-        return False
-    return True
 
 
 def grade_record(spec: EnvSpec, record: LogRecord | ReplayRecord, url: str | None) -> Grade:
