@@ -43,11 +43,10 @@ from agents.compare import DEFAULT_SEEDS, AgentSummary, Mean, summarise
 from agents.compare_report import seeds_text
 from agents.episodes import EpisodeResult, Job, play_all
 from agents.output_files import check_folder
-from agents.ppo_codings import Coding, coding_of
-from agents.ppo_policy import CHECKPOINT_VARIABLE, POLICY_FILE, Policy
 from agents.results import Curve, Line
 from env.protocols import Grader
 from inferencegym.errors import InferenceGymError, InvalidValueError
+from inferencegym.extras import missing
 from inferencegym.options import OptionParser
 from inferencegym.registry import get_spec
 
@@ -59,11 +58,15 @@ try:
     from stable_baselines3.common.logger import configure
     from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
+    from agents.ppo_codings import Coding, coding_of
+    from agents.ppo_policy import CHECKPOINT_VARIABLE, POLICY_FILE, Policy
     from inferencegym.gym import register_all
-except ImportError as missing:
-    raise InferenceGymError(
-        f"Training needs {missing.name}.",
+except ModuleNotFoundError as error:
+    raise missing(
+        "Training",
+        error,
         "Install PyTorch and the extra: pip install torch==2.13.0 && pip install 'inferencegym[demo]'.",
+        __name__,
     ) from None
 
 __all__ = ["Args", "evaluate", "main", "train"]

@@ -14,6 +14,7 @@ __all__ = [
     "EpisodeNotStartedError",
     "InferenceGymError",
     "InvalidValueError",
+    "MissingExtraError",
     "MissingValueError",
     "ServerUnavailableError",
     "SessionNotFoundError",
@@ -124,6 +125,16 @@ class TraceFileError(InferenceGymError):
 
     code = "bad_trace_file"
     status = 422
+
+
+class MissingExtraError(InferenceGymError, ModuleNotFoundError):
+    """A library that only an extra brings along is not installed."""
+
+    code = "missing_extra"
+
+    def __init__(self, what: str, library: str, hint: str) -> None:
+        super().__init__(f"{what} needs {library}, which is not installed.", hint)
+        self.name = library
 
 
 class ServerUnavailableError(InferenceGymError):

@@ -10,9 +10,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 
 from inferencegym.errors import InvalidValueError
+from inferencegym.extras import extra_hint, missing
 from inferencegym.models import EngineTiming
 from inferencegym.options import OptionParser
 from simulator.data.compare_measured import compare as compare_measured
@@ -274,6 +276,13 @@ def _speed(table: TraceTable) -> str:
     return "\n".join(lines)
 
 
+def _require_plots() -> None:
+    try:
+        import_module("matplotlib.figure")
+    except ModuleNotFoundError as error:
+        raise missing("Drawing", error, f"{extra_hint('demo')} Or say --no-write.", "__main__") from None
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line; returns 0."""
     parser = OptionParser(prog="python -m simulator.fidelity_report", description=__doc__)
@@ -285,6 +294,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.speed:
         sys.stdout.write(_speed(table) + "\n")
         return 0
+    if not args.no_write:
+        _require_plots()  # now rather than after the measurements
     results = {setting: run_setting(table, setting) for setting in SETTINGS}
     section = _section(table, results)
     sys.stdout.write(section + "\n")
