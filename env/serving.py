@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from env.checks import check_alike, checked_progress, checked_seed, checked_snapshot, invalid_value
-from env.protocols import TaskInfo
+from env.protocols import TaskInfo, TaskName
 from env.reward import RewardFunction
 from env.serving_config import parse_config, told_settings, weights_of
 from env.serving_tasks import ALL_TASKS, TASKS, calibrated, get_task, load_calibration
@@ -83,7 +83,7 @@ class InferenceEnv:
     def __init__(
         self,
         simulator: TraceSimulator,
-        task_id: str,
+        task_id: TaskName,
         seed: int = 42,
         config: RewardConfig | Mapping[str, Any] | None = None,
         workload: WorkloadGenerator | None = None,
@@ -357,11 +357,11 @@ def parse_action(action: Any, where: str = "action") -> ServeAction:
     try:
         return ServeAction.model_validate(action)
     except ValidationError as error:
-        raise invalid_value(where, error) from None
+        raise invalid_value(where, error, ServeAction) from None
 
 
 def make_env(
-    task_id: str,
+    task_id: TaskName,
     seed: int = 42,
     config: RewardConfig | Mapping[str, Any] | None = None,
     engine: Callable[[EngineModel, EpisodeTraffic], Engine] = ServingEngine,

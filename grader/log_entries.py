@@ -2,34 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from inferencegym.errors import InvalidValueError
+from env.protocols import GradeResult
+from inferencegym.errors import InvalidValueError, MissingValueError
 
-__all__ = ["check_length", "check_place", "check_places", "log_part", "log_settings"]
+__all__ = [
+    "EMPTY_LOG",
+    "check_length",
+    "check_place",
+    "check_places",
+    "empty_grade",
+    "log_part",
+    "log_settings",
+]
+
+EMPTY_LOG = "Empty episode log."
 
 
-def check_length(field: str, entries: Any, longest: int) -> None:
-    """Raises InvalidValueError unless ``entries`` is a list of 1 to ``longest`` entries."""
+def check_length(field: str, entries: Any, longest: int, least: int = 1) -> None:
+    """Raises InvalidValueError unless ``entries`` is a list of ``least`` to ``longest`` entries."""
     if isinstance(entries, str | bytes) or not isinstance(entries, Sequence):
-        raise InvalidValueError(field, type(entries).__name__, f"a list of 1 to {longest} entries")
+        raise InvalidValueError(field, type(entries).__name__, f"a list of {least} to {longest} entries")
     count = len(cast("Sequence[Any]", entries))
-    if not 1 <= count <= longest:
-        raise InvalidValueError(field, f"{count} entries", f"a list of 1 to {longest} entries")
+    if not least <= count <= longest:
+        raise InvalidValueError(field, f"{count} entries", f"a list of {least} to {longest} entries")
 
 
-def log_part(where: str, entry: Any, name: str) -> Mapping[str, Any]:
+def empty_grade(parts: Iterable[str], passed: bool | None = None) -> GradeResult:
+    """The grade of a log without a step, which nothing verifies: 0, and 0 for each part."""
+    breakdown = {**dict.fromkeys(parts, 0.0), "completed": 0.0}
+    return GradeResult(0.0, breakdown, EMPTY_LOG, verified=False, steps=0, passed=passed)
+
+
+def log_part(where: str, entry: Any, name: str, *, needed: bool = True) -> Mapping[str, Any]:
     """The ``metrics`` or ``action`` of a log entry: a /step reply, or {action, reward, metrics}.
 
-    Raises InvalidValueError that names the entry (``where``) and the part.
+    Empty when it is not there and not ``needed``. Raises InvalidValueError that names the entry (``where``)
+    and the part.
     """
     if not isinstance(entry, Mapping):
         raise InvalidValueError(where, entry, "an object: a /step reply, or {action, reward, metrics}")
     outer = cast("Mapping[str, Any]", entry)
     inner = outer.get("info")
     source = {**(cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else {}), **outer}
-    part = source.get(name)
+    if name not in source:
+        if needed:
+            raise MissingValueError(f"{where}.{name}", f"the {name} object of that step")
+        return {}
+    part = source[name]
     if not isinstance(part, Mapping):
         raise InvalidValueError(f"{where}.{name}", part, f"the {name} object of that step")
     return cast("Mapping[str, Any]", part)

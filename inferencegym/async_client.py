@@ -13,6 +13,7 @@ from inferencegym.calls import Actions, Call, Config
 from inferencegym.connection import GOODBYE_S, REMEMBERED, ClientOptions, Connection
 from inferencegym.errors import InferenceGymError
 from inferencegym.models import ServeObservation
+from inferencegym.registry import TaskName
 from inferencegym.replies import Baseline, Grade, Health, ObsT, TaskEntry
 from inferencegym.session import AsyncSession
 from inferencegym.wire import Outcome, Pause, exchange
@@ -101,7 +102,7 @@ class AsyncInferenceGymClient(Generic[ObsT]):
 
     async def reset(
         self,
-        task_id: str | None = None,
+        task_id: TaskName | None = None,
         seed: int = 42,
         *,
         episode_id: str | None = None,
@@ -114,12 +115,12 @@ class AsyncInferenceGymClient(Generic[ObsT]):
             del self._started[next(iter(self._started))]
         return AsyncSession(self._run, self._link.calls, reply, config)
 
-    async def grade_log(self, task_id: str, log: Sequence[Mapping[str, Any]]) -> Grade:
+    async def grade_log(self, task_id: TaskName, log: Sequence[Mapping[str, Any]]) -> Grade:
         """See :meth:`InferenceGymClient.grade_log`."""
         return await self._run(self._link.calls.grade_log(task_id, log))
 
     async def grade_replay(
-        self, task_id: str, seed: int, actions: Actions, config: Config | None = None
+        self, task_id: TaskName, seed: int, actions: Actions, config: Config | None = None
     ) -> Grade:
         """See :meth:`InferenceGymClient.grade_replay`."""
         return await self._run(self._link.calls.grade_replay(task_id, seed, actions, config))

@@ -28,6 +28,7 @@ from inferencegym.calls import Actions, Call, Config
 from inferencegym.connection import GOODBYE_S, REMEMBERED, ClientOptions, Connection
 from inferencegym.errors import InferenceGymError
 from inferencegym.models import ServeObservation
+from inferencegym.registry import TaskName
 from inferencegym.replies import Baseline, Grade, Health, ObsT, TaskEntry
 from inferencegym.session import Session
 from inferencegym.wire import Outcome, Pause, exchange
@@ -124,7 +125,7 @@ class InferenceGymClient(Generic[ObsT]):
 
     def reset(
         self,
-        task_id: str | None = None,
+        task_id: TaskName | None = None,
         seed: int = 42,
         *,
         episode_id: str | None = None,
@@ -143,11 +144,13 @@ class InferenceGymClient(Generic[ObsT]):
             del self._started[next(iter(self._started))]
         return Session(self._run, self._link.calls, reply, config)
 
-    def grade_log(self, task_id: str, log: Sequence[Mapping[str, Any]]) -> Grade:
+    def grade_log(self, task_id: TaskName, log: Sequence[Mapping[str, Any]]) -> Grade:
         """Grade a list of /step replies or of their (action, reward, metrics); never ``verified``."""
         return self._run(self._link.calls.grade_log(task_id, log))
 
-    def grade_replay(self, task_id: str, seed: int, actions: Actions, config: Config | None = None) -> Grade:
+    def grade_replay(
+        self, task_id: TaskName, seed: int, actions: Actions, config: Config | None = None
+    ) -> Grade:
         """Let the server run the episode again from its seed and actions, and grade that (``verified``)."""
         return self._run(self._link.calls.grade_replay(task_id, seed, actions, config))
 

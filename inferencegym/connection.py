@@ -22,6 +22,7 @@ __all__ = [
     "Waiter",
     "http_address",
     "resolve_url",
+    "wake_time",
     "without_mount",
 ]
 
@@ -85,7 +86,7 @@ class Connection:
         spec = get_spec(env)
         url = without_mount(resolve_url(base_url), spec)
         local = _is_local(url)
-        wake_s = options.get("wake_timeout_s", WAKE_LOCAL_S if local else WAKE_REMOTE_S)
+        wake_s = wake_time(url, options.get("wake_timeout_s"))
         http_options = {
             "base_url": url,
             "timeout": options.get("timeout_s", 30.0),
@@ -114,8 +115,16 @@ def _check_options(options: Mapping[str, Any]) -> None:
     on_wait: object = options.get("on_wait")
     if not (on_wait is None or callable(on_wait)):
         raise InvalidValueError("on_wait", on_wait, "a function of (reason, seconds waited), or None")
-    for name, least in (("timeout_s", SECONDS_MIN), ("wake_timeout_s", 0.0), ("busy_timeout_s", 0.0)):
+    for name, least in (("timeout_s", SECONDS_MIN), ("busy_timeout_s", 0.0)):
         _check_seconds(name, options.get(name, least), least)
+
+
+def wake_time(url: str, given: float | None = None) -> float:
+    """Longest wait for a server that does not answer yet, seconds. Raises InvalidValueError for a bad one."""
+    if given is None:
+        return WAKE_LOCAL_S if _is_local(url) else WAKE_REMOTE_S
+    _check_seconds("wake_timeout_s", given, 0.0)
+    return given
 
 
 def _check_seconds(name: str, value: object, least: float) -> None:

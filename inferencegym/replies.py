@@ -38,6 +38,7 @@ class TaskEntry(_Reply):
     description: str
     active_actions: tuple[str, ...]
     episode_length: int = 0
+    aliases: tuple[str, ...] = ()
 
 
 class Grade(_Reply):
@@ -67,6 +68,9 @@ class Baseline(_Reply):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     scores: dict[str, float]
+    expected_range: dict[str, tuple[float, float] | None] = Field(
+        default_factory=dict[str, tuple[float, float] | None]
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from inferencegym.errors import (
     UnknownNameError,
 )
 
-__all__ = ["Outcome", "Pause", "WakePolicy", "exchange", "rebuild_error"]
+__all__ = ["Outcome", "Pause", "WakePolicy", "exchange", "gave_up", "pauses", "rebuild_error"]
 
 T = TypeVar("T")
 
@@ -89,8 +89,7 @@ def exchange(call: Call[T], policy: WakePolicy) -> Generator[Call[T] | Pause, Ou
         ServerUnavailableError: no server of ours answered within the policy's time, or a step got lost.
     """
     started = policy.clock()
-    pause_s = PAUSE_FIRST_S
-    while True:
+    for pause_s in pauses():
         outcome = yield policy.bounded(call, policy.clock() - started)
         assert outcome is not None, "a driver answers every Call with an outcome"
         trouble = _trouble(outcome)
@@ -110,7 +109,7 @@ def exchange(call: Call[T], policy: WakePolicy) -> Generator[Call[T] | Pause, Ou
         if policy.on_wait is not None:
             policy.on_wait(trouble, waited_s)
         yield Pause(pause_s)
-        pause_s = min(PAUSE_MAX_S, pause_s * PAUSE_GROWTH)
+    raise AssertionError("pauses never end")
 
 
 def _retry_after_s(outcome: Outcome) -> int | None:
@@ -144,6 +143,22 @@ def _may_resend(call: Call[Any], outcome: Outcome) -> bool:
     return call.resend is Resend.UNLESS_SEEN and isinstance(outcome, httpx.Response)
 
 
+def gave_up(waited_s: float) -> str:
+    """How to go on where no server answered."""
+    return (
+        f"Gave up after {waited_s:.0f} s. Start one with `make serve` or `inferencegym serve`, check the "
+        "URL (INFERENCEGYM_URL), or raise wake_timeout_s for a Space that takes longer to wake."
+    )
+
+
+def pauses() -> Generator[float]:
+    """Seconds to wait before each further try."""
+    pause_s = PAUSE_FIRST_S
+    while True:
+        yield pause_s
+        pause_s = min(PAUSE_MAX_S, pause_s * PAUSE_GROWTH)
+
+
 def _unavailable(
     call: Call[Any], outcome: Outcome, trouble: str, policy: WakePolicy, waited_s: float
 ) -> ServerUnavailableError:
@@ -155,10 +170,7 @@ def _unavailable(
     elif isinstance(outcome, httpx.Response) and outcome.status_code in range(400, 500):
         hint = "Check the URL (INFERENCEGYM_URL), and the token if the Space is private."
     else:
-        hint = (
-            f"Gave up after {waited_s:.0f} s. Start one with `make serve` or `inferencegym serve`, check the "
-            "URL (INFERENCEGYM_URL), or raise wake_timeout_s for a Space that takes longer to wake."
-        )
+        hint = gave_up(waited_s)
     return ServerUnavailableError(message, hint)
 
 
@@ -197,7 +209,7 @@ def _first_fault(error: Exception) -> str:
 def _error_classes() -> dict[str, type[InferenceGymError]]:
     """The client's own tree by code; a server in the same process may have subclasses of its own."""
     classes: list[type[InferenceGymError]] = [getattr(errors, name) for name in errors.__all__]
-    return {cls.code: cls for cls in classes}
+    return {cls.code: cls for cls in classes if "code" in vars(cls)}
 
 
 def _error_detail(data: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from anyio import CapacityLimiter
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from env.protocols import Episode, Grader, TaskInfo, listed_tasks, task_named
-from inferencegym.registry import EnvSpec
+from inferencegym.registry import EnvSpec, TaskName
 from server.episodes import EpisodeStart, StepResult, take_step
 from server.explain import explain
 from server.schemas import reset_models, step_models
@@ -99,7 +99,7 @@ class BoundEnv:
             raise explain(error, self.config_model, "config") from None
         return model.model_dump(exclude_unset=True, exclude_none=True)
 
-    def task(self, task_id: str) -> TaskInfo:
+    def task(self, task_id: TaskName) -> TaskInfo:
         """The task by id or alias; raises UnknownNameError with near matches."""
         return task_named(self.tasks, task_id)
 
@@ -174,7 +174,7 @@ class BoundEnv:
     def task_detail(self, task_id: str) -> dict[str, Any]:
         """GET /tasks/{id}. Raises UnknownNameError with near matches."""
         task = self.task(task_id)
-        return {**_task_entry(task), "aliases": list(task.aliases), "facts": dict(task.facts)}
+        return {**_task_entry(task), "facts": dict(task.facts)}
 
 
 def _task_entry(task: TaskInfo) -> dict[str, Any]:
@@ -185,6 +185,7 @@ def _task_entry(task: TaskInfo) -> dict[str, Any]:
         "description": task.description,
         "active_actions": list(task.active_actions),
         "episode_length": task.episode_length,
+        "aliases": list(task.aliases),
     }
 
 

@@ -211,8 +211,19 @@ _FASTAPI_UNREADABLE = "There was an error parsing the body"
 """What FastAPI says of a body on which the JSON parser itself fails, by nesting for example."""
 
 
+_USUAL_HINTS: Mapping[str, str] = {
+    "invalid_value": "Nothing was changed. GET /docs and GET /info tell each field's type and bounds.",
+    "unknown_name": "GET /tasks and GET /info list the names.",
+    "bad_trace_pack": "GET /info lists the trace packs that can be played.",
+    "bad_trace_file": "ENVIRONMENT.md says what recordings are taken.",
+}
+"""By code, how to go on where the error itself does not say."""
+_ANY_HINT = "GET /docs shows what this endpoint takes."
+
+
 def error_body(code: str, message: str, hint: str) -> bytes:
-    """The JSON document of an error."""
+    """The JSON document of an error; its hint is never empty."""
+    hint = hint or _USUAL_HINTS.get(code, _ANY_HINT)
     # Lone surrogates can reach a message through a query string; they have no UTF-8 form.
     clean = {"code": code, "message": _printable(message), "hint": _printable(hint)}
     return to_json({"error": clean})

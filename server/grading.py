@@ -121,7 +121,7 @@ class GradingDesk:
 
     def _grade_log(self, bound: BoundEnv, request: GradeByLog) -> dict[str, Any]:
         task = bound.task(request.task_id)
-        _check_length("episode_log", len(request.episode_log), task.episode_length)
+        _check_length("episode_log", len(request.episode_log), task.episode_length, least=0)
         return _reply(
             bound, task.id, bound.grader.grade_log(task.id, request.episode_log), played_by_log(bound)
         )
@@ -193,12 +193,14 @@ class Baseline:
         """Scores and breakdowns on every task, graded by replaying the agent's actions with seed 0."""
         with self._lock:
             if self._reply is None:
-                results = {task_id: self._play(task_id) for task_id in listed_tasks(self._bound.tasks)}
+                tasks = listed_tasks(self._bound.tasks)
+                results = {task_id: self._play(task_id) for task_id in tasks}
                 self._reply = {
                     "agent": BASELINE_AGENT,
                     "seed": BASELINE_SEED,
                     "scores": {task_id: result.score for task_id, result in results.items()},
                     "breakdowns": {task_id: result.breakdown for task_id, result in results.items()},
+                    "expected_range": {task_id: task.baseline_range for task_id, task in tasks.items()},
                 }
             return self._reply
 
@@ -243,10 +245,10 @@ def _parse(body: bytes) -> GradeRequest:
     return _validated(document, shapes[0])
 
 
-def _check_length(field: str, count: int, episode_length: int) -> None:
-    if not 1 <= count <= episode_length:
+def _check_length(field: str, count: int, episode_length: int, least: int = 1) -> None:
+    if not least <= count <= episode_length:
         raise RejectedError(
-            f"{field}: has {count} entries; allowed: 1 to {episode_length}, one for each step."
+            f"{field}: has {count} entries; allowed: {least} to {episode_length}, one for each step."
         )
 
 
@@ -258,7 +260,7 @@ def _unplayed(bound: BoundEnv, start: EpisodeStart) -> Episode:
 def _reply(bound: BoundEnv, task_id: str, result: GradeResult, played: Mapping[str, Any]) -> dict[str, Any]:
     length = bound.task(task_id).episode_length
     feedback = result.feedback
-    if result.steps < length and not result.ended:
+    if 0 < result.steps < length and not result.ended:
         feedback = f"{feedback} The episode is unfinished: {result.steps} of {length} steps."
     if result.verified and not played["standard"]:
         feedback = f"{feedback} {NOT_STANDARD}"

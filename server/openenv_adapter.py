@@ -30,6 +30,7 @@ from server.openenv_models import (
     wire_models,
     wire_observation,
 )
+from server.project_text import AUTHOR, readme
 from server.sessions import Places, SessionManager
 
 __all__ = ["SPLIT", "RegistryEnvironment", "make_environment"]
@@ -168,9 +169,16 @@ class RegistryEnvironment(Environment[Action, Observation, State]):
         self._closed = True
 
     def get_metadata(self) -> EnvironmentMetadata:
-        """Name, description and version of the environment."""
+        """What is told about the environment; the documentation is this server's own."""
         spec = self.bound.spec
-        return EnvironmentMetadata(name=spec.id, description=spec.description, version=spec.version)
+        return EnvironmentMetadata(
+            name=spec.id,
+            description=spec.description,
+            version=spec.version,
+            readme_content=readme(),
+            author=AUTHOR,
+            documentation_url=f"{spec.mount}/docs",
+        )
 
     # Task API
 

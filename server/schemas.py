@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, create_model
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictStr,
+    WithJsonSchema,
+    create_model,
+)
 
 __all__ = [
     "SEED_LIMIT",
@@ -20,6 +28,7 @@ __all__ = [
     "InfoReply",
     "Strict",
     "TaskDetailReply",
+    "TaskId",
     "TasksMetaReply",
     "TasksReply",
     "reset_models",
@@ -29,6 +38,9 @@ __all__ = [
 SEED_LIMIT = 2**63
 """Seeds lie below this: they fit a signed 64-bit integer in every client language."""
 EPISODE_ID_MAX_CHARS = 255
+TASK_ID_MAX_CHARS = 200
+TASK_NUMBER_MAX = 1000
+"""No environment numbers that many tasks."""
 
 
 def _whole(value: Any) -> Any:
@@ -43,7 +55,30 @@ def _whole(value: Any) -> Any:
 Seed = Annotated[
     int, Field(ge=0, le=SEED_LIMIT - 1, description="Seed of the episode."), BeforeValidator(_whole)
 ]
-TaskId = Annotated[StrictStr, Field(max_length=200, description="A task of GET /tasks.")]
+
+
+def _task_name(value: Any) -> Any:
+    """A task's number as the text that it stands for."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if whole and 0 <= value <= TASK_NUMBER_MAX else value
+
+
+TaskId = Annotated[
+    StrictStr,
+    Field(max_length=TASK_ID_MAX_CHARS),
+    BeforeValidator(_task_name),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "maxLength": TASK_ID_MAX_CHARS},
+                {"type": "integer", "minimum": 0, "maximum": TASK_NUMBER_MAX},
+            ],
+            "description": "A task of GET /tasks, by id or alias: task1, 1 and easy are the same one.",
+        }
+    ),
+]
+"""A task as clients name it; ``BoundEnv.task`` finds it."""
+
 SessionId = Annotated[StrictStr, Field(max_length=200, description="As POST /reset gave it.")]
 EpisodeId = Annotated[
     StrictStr,
@@ -93,6 +128,7 @@ class TaskReply(BaseModel):
     description: str
     active_actions: list[str] = Field(description="Action fields that have an effect in this task.")
     episode_length: int
+    aliases: list[str] = Field(description="Further names that stand for its id, in any case.")
 
 
 class TasksReply(BaseModel):
@@ -104,7 +140,6 @@ class TasksReply(BaseModel):
 class TaskDetailReply(TaskReply):
     """One task with everything about it."""
 
-    aliases: list[str] = Field(description="Further names that stand for its id.")
     facts: dict[str, Any] = Field(description="What is known about the task, such as a success line.")
 
 
@@ -209,6 +244,9 @@ class BaselineReply(BaseModel):
     seed: int
     scores: dict[str, float]
     breakdowns: dict[str, dict[str, float]]
+    expected_range: dict[str, tuple[float, float] | None] = Field(
+        description="Scores between which a task was designed to leave this agent, or null."
+    )
 
 
 def reset_models(

@@ -76,10 +76,12 @@ class TraceFormat:
         return {None: "a date and time (ISO 8601)", 1.0: "seconds", 1e-3: "milliseconds"}[self.unit_s]
 
 
+MILLISECOND_S = 1e-3
+
 FORMATS = (
     TraceFormat("azure", "TIMESTAMP", "ContextTokens", "GeneratedTokens", None),
     TraceFormat("burstgpt", "Timestamp", "Request tokens", "Response tokens", 1.0),
-    TraceFormat("mooncake", "timestamp", "input_length", "output_length", 1e-3),
+    TraceFormat("mooncake", "timestamp", "input_length", "output_length", MILLISECOND_S),
     TraceFormat("plain", "timestamp_s", "prompt_tokens", "output_tokens", 1.0),
 )
 
@@ -97,6 +99,8 @@ class RequestTrace:
     prompt_tokens: FloatArray
     output_tokens: FloatArray
     skipped: int = 0
+    fraction: str = ""
+    """The first time under a name in milliseconds that has a fraction, as seconds have; empty without one."""
 
     @property
     def requests(self) -> int:
@@ -282,6 +286,7 @@ class _Collector:
         self._skipped = 0
         self._arrival, self._prompt, self._output = array("d"), array("d"), array("d")
         self._first: float | datetime | None = None
+        self._fraction = ""
 
     def add(self, line: int, time: Any, prompt: Any, output: Any) -> None:
         """Keep a request, if it is one."""
@@ -310,7 +315,9 @@ class _Collector:
         arrival_s -= arrival_s[0]
         for values in (arrival_s, prompt, output):
             values.setflags(write=False)
-        return RequestTrace(self._name, self.format.name, arrival_s, prompt, output, self._skipped)
+        return RequestTrace(
+            self._name, self.format.name, arrival_s, prompt, output, self._skipped, self._fraction
+        )
 
     def _seconds(self, line: int, cell: Any) -> float:
         """Time since the first line."""
@@ -322,6 +329,8 @@ class _Collector:
             allowed = unit if unit_s is None else f"a number of {unit} up to {limit:g}"
             self._refuse(line, self.format.time, cell, allowed)
         first = self._first = when if self._first is None else self._first
+        if unit_s == MILLISECOND_S and not self._fraction and not cast("float", when).is_integer():
+            self._fraction = f"{self.format.time} {when:g} in line {line}"
         if isinstance(when, float) and isinstance(first, float):
             return (when - first) * cast("float", unit_s)
         return self._span_s(line, cell, cast("datetime", first), cast("datetime", when))

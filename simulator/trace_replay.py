@@ -98,6 +98,9 @@ class ReplayWorkload(WorkloadGenerator):
         self.start_s = start_s
         self.speed = speed
         self._summary = _summary(trace, speed, config.replicas)
+        notes = _notes(trace, (steps + 1) * speed)
+        if notes:
+            self._summary["notes"] = notes
         self._prompt_mean = float(np.mean(trace.prompt_tokens))
         self._output_mean = float(np.mean(trace.output_tokens))
 
@@ -174,6 +177,27 @@ def _summary(trace: RequestTrace, speed: float, replicas: int) -> dict[str, Any]
         "speed": speed,
         "replicas": replicas,
     }
+
+
+SHORT_SHARE = 0.5
+"""Of an episode that a recording has to last for it to go without a note."""
+
+
+def _notes(trace: RequestTrace, window_s: float) -> list[str]:
+    """What may be wrong with a recording that can be played all the same."""
+    notes: list[str] = []
+    if trace.fraction:
+        notes.append(
+            f"The times of the {trace.format} format are milliseconds, but they have fractions "
+            f"({trace.fraction}), as seconds have. If they are seconds, name the columns as the plain format "
+            "does: timestamp_s, prompt_tokens, output_tokens."
+        )
+    if trace.duration_s < SHORT_SHARE * window_s:
+        notes.append(
+            f"The recording lasts {trace.duration_s:.3g} s, an episode {window_s:g} s: the rest of it "
+            "is without requests."
+        )
+    return notes
 
 
 def _check_density(trace: RequestTrace, window_s: float) -> None:

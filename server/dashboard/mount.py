@@ -57,9 +57,10 @@ class WebPage:
         self._stop = asyncio.Event()
 
     def routes(self) -> list[BaseRoute]:
-        """/web, everything below it, and what the page loads."""
+        """/web, everything below it, what the page loads, and /ui, by which some know it."""
         return [
             Route("/web", _to_page, include_in_schema=False),
+            Route("/ui", _to_page, include_in_schema=False),
             Route("/web-assets/plotly.min.js", _plotly, include_in_schema=False),
             Route("/favicon.ico", _icon, include_in_schema=False),
             Mount("/web-assets", StaticFiles(directory=ASSETS)),

@@ -66,7 +66,7 @@ class Side:
     def outcome(self, side: int) -> Outcome:
         """The grade as the page shows it."""
         grade = self.grade()
-        return Outcome(side, self.agent, grade.score, dict(grade.breakdown), grade.feedback, self.note)
+        return Outcome(side, self.agent, grade.score, grade.parts, grade.feedback, self.note)
 
     @property
     def note(self) -> str:

@@ -137,6 +137,7 @@ def import_pack(measurements: Measurements, request: ImportRequest) -> ImportRep
     base = RooflineKernels.named(request.system, _model(measurements, request), system.memory_gib)
     figures, left_out = usable(measurements)
     _check_memory(base, figures, system.memory_gib)
+    _check_possible(base, figures)
     settings = PackSettings(
         build_date=request.build_date,
         memory_limit_gb=system.memory_gib,
@@ -181,6 +182,20 @@ def _model_note(measured: str | None, used: str) -> tuple[str, ...]:
     except LookupError:
         same = measured == used
     return () if same else (f"The files name the model {measured!r}; the pack is of {used!r}.",)
+
+
+def _check_possible(base: RooflineKernels, figures: Sequence[Figure]) -> None:
+    """Raises InvalidValueError: a step that is faster than the memory of one GPU."""
+    for figure in figures:
+        least_ms = base.least_step_ms(figure.point.tier)
+        if figure.quantity == "tpot_ms" and figure.measured < least_ms:
+            raise InvalidValueError(
+                f"{figure.point.where}, {QUANTITIES[figure.quantity]}",
+                figure.measured,
+                f"at least {least_ms:.3g} ms, the time that reading the weights of "
+                f"{TIER_NAMES[figure.point.tier]} takes at the memory's peak bandwidth",
+                "Was it measured with speculation, on several GPUs, or with another tier, model or unit?",
+            )
 
 
 def _check_memory(base: RooflineKernels, figures: Sequence[Figure], memory_gib: float) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import ceil, inf
 
 __all__ = ["Collected", "LeftOut", "LoadTest", "Measurement", "Measurements", "from_load_test"]
 
@@ -22,6 +23,10 @@ taken for one without a queue: at least three of four arrivals then find nobody 
 
 INCONSISTENT_IN_FLIGHT = 1.1
 """Throughput times latency above this multiple of the concurrency cannot come from one run."""
+
+CONTRADICTED_SHARE = 0.7
+"""Throughput times latency below this share of what a closed loop of so many requests keeps in flight, its
+last wave included, cannot come from one run."""
 
 MAX_FAILED_SHARE = 0.05
 """Share of failed requests above which a run says little about the engine."""
@@ -92,6 +97,22 @@ class LoadTest:
     throughput_rps: float | None = None
     concurrency: float | None = None
     failed_share: float = 0.0
+    requests: float | None = None
+    """Requests sent in all; never more of them were in flight."""
+    most_at_once: float | None = None
+    """Requests that the tool saw in flight at the same time at the most."""
+    rate_unlimited: bool = False
+    """No arrivals limited the run: requests were sent as soon as the concurrency allowed, or all at once."""
+
+    @property
+    def bound(self) -> float:
+        """Requests that can have been in flight together at the most."""
+        return min(each for each in (self.requests, self.most_at_once, self.concurrency, inf) if each)
+
+    @property
+    def all_at_once(self) -> bool:
+        """Every prompt was sent in the first instant."""
+        return self.rate_unlimited and self.concurrency is None
 
 
 @dataclass(slots=True)
@@ -135,7 +156,10 @@ def from_load_test(run: LoadTest) -> tuple[Sequence[Measurement], Sequence[LeftO
     in_flight = (
         None if run.throughput_rps is None else run.throughput_rps * (run.mean_ttft_ms + decode_ms) / 1e3
     )
-    clients = run.concurrency
+    clients = run.bound if run.all_at_once and run.bound < inf else run.concurrency
+    reason = _contradiction(run, in_flight)
+    if reason:
+        return (), (LeftOut(run.where, reason),)
     if clients is not None and in_flight is not None and in_flight > INCONSISTENT_IN_FLIGHT * clients:
         reason = (
             f"throughput times latency is {in_flight:.1f} requests in flight, more than the concurrency of "
@@ -155,19 +179,41 @@ def from_load_test(run: LoadTest) -> tuple[Sequence[Measurement], Sequence[LeftO
         tpot_ms, ttft_ms = run.mean_tpot_ms, run.median_ttft_ms or run.mean_ttft_ms
         decoding = run.throughput_rps * decode_ms / 1e3
         waiting = run.throughput_rps * run.mean_ttft_ms / 1e3
-    queued = waiting > MAX_PREFILL_AHEAD
+    burst = run.all_at_once and run.bound > 1.0
+    queued = burst or waiting > MAX_PREFILL_AHEAD
     point = Measurement(
         where=run.where,
         tier=run.tier,
-        batch=1.0 + decoding,
+        batch=min(1.0 + decoding, run.bound),
         prompt_tokens=run.prompt_tokens,
         output_tokens=run.output_tokens,
         colocated=True,
         tpot_ms=tpot_ms,
         ttft_ms=None if queued else ttft_ms,
     )
-    reason = (
-        f"TTFT is not used, TPOT is: an arrival finds {waiting:.1f} requests waiting for their first token, "
-        f"so that TTFT is mostly a queue (up to {MAX_PREFILL_AHEAD:g} are allowed)"
+    why = (
+        "all prompts were sent at once (request_rate inf without max_concurrency), so that TTFT is mostly a "
+        "queue"
+        if burst
+        else f"an arrival finds {waiting:.1f} requests waiting for their first token, so that TTFT is mostly "
+        f"a queue (up to {MAX_PREFILL_AHEAD:g} are allowed)"
     )
+    reason = f"TTFT is not used, TPOT is: {why}"
     return (point,), ((LeftOut(run.where, reason),) if queued else ())
+
+
+def _contradiction(run: LoadTest, in_flight: float | None) -> str:
+    """Why a closed loop that nothing but its concurrency limits did not keep it busy, or nothing."""
+    clients = run.bound
+    if not run.rate_unlimited or run.concurrency is None or in_flight is None or clients == inf:
+        return ""
+    waves = ceil(run.requests / clients) if run.requests else 1
+    expected = run.requests / waves if run.requests else clients
+    if in_flight >= CONTRADICTED_SHARE * expected:
+        return ""
+    seconds = CONTRADICTED_SHARE * expected <= 1e3 * in_flight <= INCONSISTENT_IN_FLIGHT * clients
+    why = "its times look like seconds under names in ms" if seconds else "its figures are not of one run"
+    return (
+        f"throughput times latency is {in_flight:.3g} requests in flight, where a concurrency of {clients:g} "
+        f"without a limit on the rate keeps {expected:.3g}: {why}"
+    )

@@ -145,6 +145,15 @@ class RooflineKernels:
             tier_kernels=("bfloat16 roofline", "int8 weight-only roofline", "int4 weight-only roofline"),
         )
 
+    def least_step_ms(self, tier: int) -> float:
+        """What no step can be faster than: reading the weights once, at the memory's peak bandwidth, ms.
+
+        The embedding is not read, but for the rows that are looked up.
+        """
+        shape = self._shape
+        unread = shape.vocabulary * shape.hidden * _BF16_BYTES
+        return (self.memory(tier).weights_bytes - unread) / self._bandwidth * 1e3
+
     @property
     def shape(self) -> ModelShape:
         """Dimensions of the model."""

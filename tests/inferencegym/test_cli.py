@@ -18,6 +18,7 @@ import pytest
 import grader.policies
 from env.protocols import AgentReport
 from inferencegym.cli import main
+from inferencegym.registry import all_specs
 from server.app import main as serve_main
 from tests.live import live_server
 
@@ -69,6 +70,17 @@ def test_tasks_lists_environments_tasks_and_agents(run: Run) -> None:
     document = run("tasks", "--env", "serving", "--json").json["InferenceGym/Serving-v0"]
     assert [task["id"] for task in document["tasks"]][:4] == ["task1", "task2", "task3", "azure-conversation"]
     assert "random" in document["agents"]
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_ids_stand_there_whole_at_any_width(run: Run, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    words = run("tasks").out.split()
+    for spec in all_specs():
+        assert set(spec.part("tasks")) <= set(words)
+    if columns > 40:
+        assert "prefill_disagg," in words
+    assert "…" not in "".join(words) or columns == 40
 
 
 def test_run_prints_score_and_breakdown(run: Run) -> None:

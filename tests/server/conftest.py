@@ -124,4 +124,5 @@ def error_of(reply: httpx.Response) -> dict[str, str]:
     assert set(body["error"]) == {"code", "message", "hint"}
     assert all(isinstance(value, str) for value in body["error"].values())
     assert body["error"]["message"]
+    assert body["error"]["hint"]
     return body["error"]

@@ -79,6 +79,9 @@ async def test_schema_and_metadata(client: httpx.AsyncClient, mount: str) -> Non
     assert metadata["name"] == (TOY if mount else SERVING).id
     assert metadata["description"]
     assert metadata["version"]
+    assert metadata["author"] == "The InferenceGym authors"
+    assert metadata["readme_content"].startswith("# InferenceGym")
+    assert (await client.get(metadata["documentation_url"])).status_code == 200
 
 
 async def test_task_api(client: httpx.AsyncClient, mount: str) -> None:

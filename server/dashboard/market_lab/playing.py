@@ -29,10 +29,12 @@ def play(
     left: Any,
     right: Any,
     trained: PriceParameters | None,
+    *objective: Any,
 ) -> tuple[Any, ...]:
     """Play a run from its beginning, without surges and shocks."""
     try:
-        run = Run.checked(checked_setup(scenario, gpus, rate), hours, seed, (left, right), trained)
+        setup = checked_setup(scenario, gpus, rate, objective)
+        run = Run.checked(setup, hours, seed, (left, right), trained)
     except InferenceGymError as error:
         return _refused(error)
     return shown(run, run.play())
