@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -46,8 +47,9 @@ def create_app(settings: Settings | None = None, specs: Sequence[EnvSpec] | None
     from server.services import Services
 
     settings = settings or Settings()
-    configure_logging(settings.log_level)
+    log = configure_logging(settings.log_level)
     services = Services(settings)
+    services.metrics.watch_log(lambda: log.dropped)
     bounds = [BoundEnv(spec) for spec in (all_specs() if specs is None else specs)]
     root = next(bound for bound in bounds if not bound.spec.mount)
     mounted = [
@@ -96,6 +98,7 @@ def main() -> None:
     """Serve until interrupted. Settings come from environment variables; see the README."""
     import uvicorn
 
+    logging.captureWarnings(True)  # Python would print them, and wait for who reads standard error
     try:
         settings = Settings()
     except ValidationError as error:
