@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from inferencegym.errors import InferenceGymError
 from inferencegym.registry import EnvSpec, all_specs
 from server.listening import why_not_listen
+from server.setting_checks import environment_problems
 from server.settings import Settings, told
 
 if TYPE_CHECKING:
@@ -103,6 +104,9 @@ def main() -> None:
         settings = Settings()
     except ValidationError as error:
         _give_up(told(error))
+    problems = environment_problems(web_llm=settings.web_llm)
+    if problems:
+        _give_up(problems)
     # Before the heavy part of the start, after which nobody looks for the reason any more.
     problem = why_not_listen(settings.host, settings.port)
     if problem:

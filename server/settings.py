@@ -8,13 +8,24 @@ from difflib import get_close_matches
 from os import environ
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from server.setting_checks import checked_host, checked_origins, checked_proxies, checked_token
 
 __all__ = ["Settings", "told"]
 
 PREFIX = "INFERENCEGYM_"
 MIB = 1024 * 1024
+DAY_S = 86_400
 
 _READ_ELSEWHERE = frozenset(
     PREFIX + name for name in ("URL", "PPO_CHECKPOINT", "TRACE_PACK", "TRACE_PACKS", "TRAFFIC")
@@ -26,9 +37,14 @@ _RATE = re.compile(r"[1-9]\d{0,8}/(second|minute|hour)", re.ASCII)
 class Settings(BaseSettings):
     """Every knob of the server. Unknown variables with the prefix and wrong values stop the start."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True, populate_by_name=True)
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, extra="ignore", frozen=True, populate_by_name=True, hide_input_in_errors=True
+    )
 
-    host: str = Field(default="0.0.0.0", description="Address to listen on.")  # noqa: S104 (a server in a container)
+    host: Annotated[str, AfterValidator(checked_host)] = Field(
+        default="0.0.0.0",  # noqa: S104 (a server in a container)
+        description="Address to listen on.",
+    )
     port: int = Field(
         default=7860,
         ge=0,
@@ -54,15 +70,15 @@ class Settings(BaseSettings):
         description="Requests a client (address) may make, as `N/second`, `N/minute` or `N/hour`; `off` "
         "switches the limit off. A WebSocket counts once, when it opens.",
     )
-    cors_origins: Annotated[list[str], NoDecode] = Field(
+    cors_origins: Annotated[list[str], NoDecode, AfterValidator(checked_origins)] = Field(
         default=["*"],
         description="Browser origins that may call the server, separated by commas; empty for none.",
     )
     max_body_bytes: int = Field(
-        default=MIB, ge=1024, description="Largest request body and WebSocket message, bytes."
+        default=MIB, ge=1024, le=1024 * MIB, description="Largest request body and WebSocket message, bytes."
     )
     grader_max_body_bytes: int = Field(
-        default=8 * MIB, ge=1024, description="Largest body of POST /grader, bytes."
+        default=8 * MIB, ge=1024, le=1024 * MIB, description="Largest body of POST /grader, bytes."
     )
     grader_threads: int = Field(
         default=2,
@@ -76,14 +92,65 @@ class Settings(BaseSettings):
     )
     metrics: bool = Field(default=True, description="Serve Prometheus metrics at /metrics.")
     web: bool = Field(default=True, description="Serve the page for people at /web.")
-    keep_alive_s: int = Field(default=75, ge=1, description="Seconds an idle HTTP connection stays open.")
-    shutdown_grace_s: int = Field(
-        default=5, ge=0, description="Seconds that open requests and WebSockets get to finish at shutdown."
+    web_llm: bool = Field(
+        default=False,
+        description="Let visitors of the page play the agent `llm` with this server's chat-service key. It "
+        "costs what the service charges: an episode is 200 to 300 paid calls an agent, for every visitor who "
+        "presses Watch, at most 4 runs (8 agents) at once.",
     )
-    forwarded_allow_ips: str = Field(
+    token: SecretStr | None = Field(
+        default=None,
+        description="When set, everything but /health needs the header `Authorization: Bearer` with this "
+        "token, and the page asks for it. 16 to 512 printable ASCII characters, no spaces; for example what "
+        "`openssl rand -hex 24` prints.",
+    )
+    header_max_bytes: int = Field(
+        default=32 * 1024,
+        ge=1024,
+        le=MIB,
+        description="Largest head of a request: its line and headers, bytes.",
+    )
+    header_max_count: int = Field(default=100, ge=10, le=1000, description="Most headers of a request.")
+    header_timeout_s: float = Field(
+        default=20.0,
+        gt=0.0,
+        le=3600.0,
+        description="Seconds for the head of a request, from its first byte or, of the first one, from the "
+        "connection on.",
+    )
+    body_timeout_s: float = Field(
+        default=30.0,
+        gt=0.0,
+        le=3600.0,
+        description="Seconds for the body of a request, and one more for every 16 KiB that came.",
+    )
+    max_connections: int = Field(
+        default=2000,
+        ge=1,
+        le=100_000,
+        description="Open connections in all; fewer where the process may not open so many files. When they "
+        "are all taken, one that never finished a request makes room.",
+    )
+    max_connections_per_client: int = Field(
+        default=256,
+        ge=0,
+        le=100_000,
+        description="Open connections of one address; 0 for no limit. This machine itself and the proxies of "
+        "INFERENCEGYM_FORWARDED_ALLOW_IPS have none.",
+    )
+    keep_alive_s: int = Field(
+        default=75, ge=1, le=DAY_S, description="Seconds an idle HTTP connection stays open."
+    )
+    shutdown_grace_s: int = Field(
+        default=5,
+        ge=0,
+        le=3600,
+        description="Seconds that open requests and WebSockets get to finish at shutdown.",
+    )
+    forwarded_allow_ips: Annotated[str, AfterValidator(checked_proxies)] = Field(
         default="127.0.0.1",
-        description="Proxies (addresses, separated by commas, or `*`) whose X-Forwarded-For header names "
-        "the client. Set `*` only where no client can reach the server around the proxy.",
+        description="Proxies (addresses and networks, separated by commas, or `*`) whose X-Forwarded-For "
+        "header names the client. Set `*` only where no client can reach the server around the proxy.",
     )
 
     @field_validator("rate_limit")
@@ -93,6 +160,13 @@ class Settings(BaseSettings):
         if text != "off" and not _RATE.fullmatch(text):
             raise ValueError("must be N/second, N/minute or N/hour with a whole N ≥ 1, or off")
         return text
+
+    @field_validator("token")
+    @classmethod
+    def _is_a_token(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            checked_token(value.get_secret_value())
+        return value
 
     @field_validator("cors_origins", mode="before")
     @classmethod
@@ -141,4 +215,6 @@ def _line(place: tuple[int | str, ...], problem: str, given: Any) -> str:
         name = PREFIX + name.upper()
     if name == f"{PREFIX}PORT" and name not in environ:
         name = "PORT"
+    if name == f"{PREFIX}TOKEN":
+        return f"setting {name}: {problem} (what was given is not shown)"
     return f"setting {name}: {problem} (given: {given!r})"
