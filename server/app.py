@@ -81,6 +81,7 @@ def create_app(settings: Settings | None = None, specs: Sequence[EnvSpec] | None
     if settings.metrics:
         app.add_route("/metrics", services.metrics.endpoint, methods=["GET"], include_in_schema=False)
     app.put_behind(services)
+    app.state.services = services
     return app
 
 
@@ -116,11 +117,17 @@ def main() -> None:
             spec.part("info")()
     except InferenceGymError as error:  # a setting of an environment, such as a trace pack that is not there
         _give_up([str(error)])
+    from server.connections import Connections, files_allowed
+    from server.guarded_http import protocols
+
+    app = create_app(settings)
+    connections = Connections(settings, files_allowed())
+    app.state.services.metrics.registry.register(connections)
     uvicorn.run(
-        create_app(settings),
+        app,
         host=settings.host,
         port=settings.port,
-        http="httptools",
+        **protocols(connections),
         ws_per_message_deflate=False,
         ws_max_size=settings.max_body_bytes,
         timeout_keep_alive=settings.keep_alive_s,
