@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
@@ -35,7 +35,7 @@ GET = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
 
 
 @contextmanager
-def guarded(app: Any, **settings: Any) -> Iterator[tuple[str, Connections]]:
+def guarded(app: Any, **settings: Any) -> Generator[tuple[str, Connections]]:
     ledger = Connections(Settings(**settings))
     with serve(app, **protocols(ledger)) as url:
         yield url, ledger

@@ -1,4 +1,4 @@
-"""Settings are judged at the start: each wrong one by a line with its name, what was given and what may be."""
+"""Settings are judged at the start: each wrong one by a line with its name and what was given."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ LONG = "a" * 20
             ("CORS_ORIGINS", value)
             for value in (
                 "not-an-origin", "*, https://a.example", "https://A.example", "https://a.example/", "null",
-                "https://a.example/path", "ftp://a.example", "https://", "https://a.example:99999", "https://a b",
-                "https://user@a.example",
+                "https://a.example/path", "ftp://a.example", "https://", "https://a.example:99999",
+                "https://a b", "https://user@a.example",
             )
         ],
-        *[("FORWARDED_ALLOW_IPS", value) for value in ("zzz", "localhost", "10.0.0.1/8", "*,10.0.0.1", "1.2.3", ",")],
+        *[
+            ("FORWARDED_ALLOW_IPS", value)
+            for value in ("zzz", "localhost", "10.0.0.1/8", "*,10.0.0.1", "1.2.3", ",")
+        ],
         *[("HOST", value) for value in ("", "a b", "http://a", "x" * 300, "a\u00e4")],
         ("MAX_BODY_BYTES", "1e30"),
         ("GRADER_MAX_BODY_BYTES", str(2**40)),
