@@ -51,6 +51,17 @@ class _Sessions(Collector):
         )
 
 
+class _Reading(Collector):
+    """A count that somebody else keeps."""
+
+    def __init__(self, name: str, description: str, count: Callable[[], float]) -> None:
+        self._name, self._description, self._count = name, description, count
+
+    def collect(self) -> Iterator[Metric]:
+        """Prometheus asks; see its Collector."""
+        yield CounterMetricFamily(self._name, self._description, self._count())
+
+
 class Metrics:
     """Request counts and latencies by route, and the number of sessions."""
 
@@ -72,6 +83,12 @@ class Metrics:
         # Looking a child up by its labels costs more than counting: keep the few there are.
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self.registry.register(_Sessions(sessions, socket_sessions))
+
+    def watch_log(self, dropped: Callable[[], int]) -> None:
+        """Show how many log lines were dropped."""
+        self.registry.register(
+            _Reading("inferencegym_log_lines_dropped", "Log lines that could not be written.", dropped)
+        )
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """One answered request. ``route`` is a route's template, never a client's own text."""

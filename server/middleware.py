@@ -10,6 +10,7 @@ import structlog
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inferencegym.errors import InferenceGymError
@@ -179,7 +180,11 @@ class BodyLimit:
         if encoding not in ("", "identity"):
             return await _refuse(ContentEncodingError(encoding), scope, receive, send)
         if declared is None:
-            body = await _read_up_to(receive, limit)
+            try:
+                body = await _read_up_to(receive, limit)
+            except ClientDisconnect:
+                # What came of the body is not what was meant: the application must not see it.
+                return await self._app(scope, _gone, send)
             if body is None:
                 return await _refuse(BodyTooLargeError(limit), scope, receive, send)
             receive, length = replayed(body, receive), len(body)
@@ -207,19 +212,23 @@ def _declared(scope: Scope) -> tuple[int | None, str]:
 
 
 async def _read_up_to(receive: Receive, limit: int) -> bytes | None:
-    """The whole body, or None when it is longer than ``limit`` bytes or the client went away."""
+    """The whole body, or None when it is longer than ``limit`` bytes. Raises ClientDisconnect."""
     chunks: list[bytes] = []
     size, more = 0, True
     while more:
         message = await receive()
         if message["type"] != "http.request":
-            return b""
+            raise ClientDisconnect
         chunks.append(message.get("body", b""))
         size += len(chunks[-1])
         if size > limit:
             return None
         more = message.get("more_body", False)
     return b"".join(chunks)
+
+
+async def _gone() -> Message:
+    return {"type": "http.disconnect"}
 
 
 async def _refuse(error: InferenceGymError, scope: Scope, receive: Receive, send: Send) -> None:

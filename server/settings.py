@@ -5,33 +5,46 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
-from ipaddress import ip_network
 from os import environ
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
-from pydantic import AliasChoices, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from server.setting_checks import checked_host, checked_origins, checked_proxies, checked_token
 
 __all__ = ["Settings", "told"]
 
 PREFIX = "INFERENCEGYM_"
 MIB = 1024 * 1024
+DAY_S = 86_400
 
 _READ_ELSEWHERE = frozenset(
     PREFIX + name for name in ("URL", "PPO_CHECKPOINT", "TRACE_PACK", "TRACE_PACKS", "TRAFFIC")
 )
 """Variables of clients, agents and environments, which may be set where a server starts."""
-_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?|[0-9A-Fa-f:.]+", re.ASCII)
 _RATE = re.compile(r"[1-9]\d{0,8}/(second|minute|hour)", re.ASCII)
 
 
 class Settings(BaseSettings):
     """Every knob of the server. Unknown variables with the prefix and wrong values stop the start."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True, populate_by_name=True)
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, extra="ignore", frozen=True, populate_by_name=True, hide_input_in_errors=True
+    )
 
-    host: str = Field(default="0.0.0.0", description="Address to listen on.")  # noqa: S104 (a server in a container)
+    host: Annotated[str, AfterValidator(checked_host)] = Field(
+        default="0.0.0.0",  # noqa: S104 (a server in a container)
+        description="Address to listen on.",
+    )
     port: int = Field(
         default=7860,
         ge=0,
@@ -94,15 +107,15 @@ class Settings(BaseSettings):
         "most 3,000 within a second, written like RATE_LIMIT: a reset costs 60, a replay its length, a run "
         "on the page 400 to 1,500, 100 bytes of a body beyond the first 4 kB 1.",
     )
-    cors_origins: Annotated[list[str], NoDecode] = Field(
+    cors_origins: Annotated[list[str], NoDecode, AfterValidator(checked_origins)] = Field(
         default=["*"],
         description="Browser origins that may call the server, separated by commas; empty for none.",
     )
     max_body_bytes: int = Field(
-        default=MIB, ge=1024, description="Largest request body and WebSocket message, bytes."
+        default=MIB, ge=1024, le=1024 * MIB, description="Largest request body and WebSocket message, bytes."
     )
     grader_max_body_bytes: int = Field(
-        default=8 * MIB, ge=1024, description="Largest body of POST /grader, bytes."
+        default=8 * MIB, ge=1024, le=1024 * MIB, description="Largest body of POST /grader, bytes."
     )
     grader_queue: int = Field(
         default=64,
@@ -129,14 +142,59 @@ class Settings(BaseSettings):
         "of a chat service: every run is 200 to 300 paid calls an agent, two runs at once, for anybody who "
         "finds the page.",
     )
-    keep_alive_s: int = Field(default=75, ge=1, description="Seconds an idle HTTP connection stays open.")
-    shutdown_grace_s: int = Field(
-        default=5, ge=0, description="Seconds that open requests and WebSockets get to finish at shutdown."
+    token: SecretStr | None = Field(
+        default=None,
+        description="When set, everything but /health needs the header `Authorization: Bearer` with this "
+        "token, and the page asks for it. 16 to 512 printable ASCII characters, no spaces; for example what "
+        "`openssl rand -hex 24` prints.",
     )
-    forwarded_allow_ips: str = Field(
+    header_max_bytes: int = Field(
+        default=32 * 1024,
+        ge=1024,
+        le=MIB,
+        description="Largest head of a request: its line and headers, bytes.",
+    )
+    header_max_count: int = Field(default=100, ge=10, le=1000, description="Most headers of a request.")
+    header_timeout_s: float = Field(
+        default=20.0,
+        gt=0.0,
+        le=3600.0,
+        description="Seconds for the head of a request, from its first byte or, of the first one, from the "
+        "connection on.",
+    )
+    body_timeout_s: float = Field(
+        default=30.0,
+        gt=0.0,
+        le=3600.0,
+        description="Seconds for the body of a request, and one more for every 16 KiB that came.",
+    )
+    max_connections: int = Field(
+        default=2000,
+        ge=1,
+        le=100_000,
+        description="Open connections in all; fewer where the process may not open so many files. When they "
+        "are all taken, one that never finished a request makes room.",
+    )
+    max_connections_per_client: int = Field(
+        default=256,
+        ge=0,
+        le=100_000,
+        description="Open connections of one address; 0 for no limit. This machine itself and the proxies of "
+        "INFERENCEGYM_FORWARDED_ALLOW_IPS have none.",
+    )
+    keep_alive_s: int = Field(
+        default=75, ge=1, le=DAY_S, description="Seconds an idle HTTP connection stays open."
+    )
+    shutdown_grace_s: int = Field(
+        default=5,
+        ge=0,
+        le=3600,
+        description="Seconds that open requests and WebSockets get to finish at shutdown.",
+    )
+    forwarded_allow_ips: Annotated[str, AfterValidator(checked_proxies)] = Field(
         default="127.0.0.1",
-        description="Proxies (addresses, separated by commas, or `*`) whose X-Forwarded-For header names "
-        "the client. Set `*` only where no client can reach the server around the proxy.",
+        description="Proxies (addresses and networks, separated by commas, or `*`) whose X-Forwarded-For "
+        "header names the client. Set `*` only where no client can reach the server around the proxy.",
     )
 
     @field_validator("rate_limit", "cost_limit")
@@ -147,45 +205,18 @@ class Settings(BaseSettings):
             raise ValueError("must be N/second, N/minute or N/hour with a whole N ≥ 1, or off")
         return text
 
+    @field_validator("token")
+    @classmethod
+    def _is_a_token(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            checked_token(value.get_secret_value())
+        return value
+
     @field_validator("cors_origins", mode="before")
     @classmethod
     def _split_commas(cls, value: Any) -> Any:
         if isinstance(value, str):
             return [origin.strip() for origin in value.split(",") if origin.strip()]
-        return value
-
-    @field_validator("cors_origins")
-    @classmethod
-    def _are_origins(cls, value: list[str]) -> list[str]:
-        for origin in value:
-            if origin != "*" and not _is_origin(origin):
-                raise ValueError(
-                    f"{origin!r} is no origin; allowed: *, or scheme://host or scheme://host:port without a "
-                    "path, such as https://example.org"
-                )
-        if "*" in value and len(value) > 1:
-            raise ValueError("* allows every origin; allowed beside it: nothing")
-        return value
-
-    @field_validator("forwarded_allow_ips")
-    @classmethod
-    def _are_addresses(cls, value: str) -> str:
-        names = [name.strip() for name in value.split(",")]
-        for name in names:
-            if name != "*" and not _is_network(name):
-                raise ValueError(
-                    f"{name!r} is no address; allowed: *, or IP addresses and networks (10.0.0.0/8), "
-                    "separated by commas"
-                )
-        if "*" in names and len(names) > 1:
-            raise ValueError("* trusts every address; allowed beside it: nothing")
-        return ",".join(names)
-
-    @field_validator("host")
-    @classmethod
-    def _is_a_host(cls, value: str) -> str:
-        if not value.strip() or any(sign.isspace() or sign in "/?#@" for sign in value):
-            raise ValueError("must be a host name or an IP address, such as 0.0.0.0 or localhost")
         return value
 
     @field_validator("log_level", mode="before")
@@ -224,28 +255,6 @@ class Settings(BaseSettings):
         return self
 
 
-def _is_origin(text: str) -> bool:
-    """As browsers send it: a scheme, a host, perhaps a port; nothing else."""
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError:
-        return False
-    whole = f"{parts.scheme}://{parts.netloc}"
-    # Browser extensions and desktop programs have schemes of their own.
-    scheme = re.fullmatch(r"[a-z][a-z0-9+.-]*", parts.scheme, re.ASCII)
-    host = parts.hostname is not None and _HOST.fullmatch(parts.hostname)
-    return bool(scheme and host and text.lower() == whole.lower() and "@" not in text and port != 0)
-
-
-def _is_network(text: str) -> bool:
-    try:
-        ip_network(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _unknown(name: str, known: Iterable[str]) -> str:
     # The prefix is the same in all of them and would make them all alike.
     near = get_close_matches(name.upper()[len(PREFIX) :], [each[len(PREFIX) :] for each in known], n=3)
@@ -268,4 +277,6 @@ def _line(place: tuple[int | str, ...], problem: str, given: Any) -> str:
         name = PREFIX + name.upper()
     if name == f"{PREFIX}PORT" and name not in environ:
         name = "PORT"
+    if name == f"{PREFIX}TOKEN":
+        return f"setting {name}: {problem} (what was given is not shown)"
     return f"setting {name}: {problem} (given: {given!r})"

@@ -99,7 +99,7 @@ def _as_variable(value: object) -> str:
         return ",".join(map(str, value))
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool | None) else str(value)
 
 
 def test_the_api_table_names_every_endpoint_that_exists(url: str) -> None:

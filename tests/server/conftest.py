@@ -51,11 +51,10 @@ def serve(app: FastAPI, **options: Any) -> Iterator[str]:
     config = uvicorn.Config(
         app,
         port=0,
-        http="httptools",
         ws_per_message_deflate=False,
         log_config=None,
         access_log=False,
-        **options,
+        **{"http": "httptools", **options},
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
