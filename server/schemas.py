@@ -244,8 +244,8 @@ class BaselineReply(BaseModel):
     seed: int
     scores: dict[str, float]
     breakdowns: dict[str, dict[str, float]]
-    expected_range: dict[str, tuple[float, float] | None] = Field(
-        description="Scores between which a task was designed to leave this agent, or null."
+    expected_range: dict[str, list[float] | None] = Field(
+        description="Lowest and highest score that a task was designed to leave this agent, or null."
     )
 
 
