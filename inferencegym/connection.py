@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypedDict, cast
 
 import httpx
@@ -12,6 +12,7 @@ import httpx
 from inferencegym.calls import Call, Calls
 from inferencegym.errors import InvalidValueError, UnknownNameError
 from inferencegym.registry import EnvSpec, all_specs, get_spec
+from inferencegym.token import with_token
 from inferencegym.wire import WakePolicy
 
 __all__ = [
@@ -59,6 +60,9 @@ class ClientOptions(TypedDict, total=False):
     Retry-After); default 120 s, 0 never waits."""
     headers: Mapping[str, str]
     """Sent with every request, for example the authorization of a private Space."""
+    token: str | None
+    """Of a server that asks for one; default ``INFERENCEGYM_TOKEN``. It goes to the server alone, also where
+    that redirects elsewhere, and is never shown."""
     on_wait: Waiter
     """Called with (reason, seconds waited so far) before each further try."""
 
@@ -71,7 +75,7 @@ class Connection:
     calls: Calls
     policy: WakePolicy
 
-    http_options: Mapping[str, Any]
+    http_options: Mapping[str, Any] = field(repr=False)
     """Arguments of the ``httpx`` client."""
 
     @classmethod
@@ -90,7 +94,9 @@ class Connection:
         http_options = {
             "base_url": url,
             "timeout": options.get("timeout_s", 30.0),
-            "headers": {"content-type": "application/json", **options.get("headers", {})},
+            "headers": with_token(
+                {"content-type": "application/json", **options.get("headers", {})}, options.get("token")
+            ),
             "trust_env": not local,  # a proxy from the environment is not asked for this machine
             "follow_redirects": True,
         }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from typing import ClassVar
 
 __all__ = [
     "EpisodeDoneError",
@@ -20,6 +21,7 @@ __all__ = [
     "SessionNotFoundError",
     "TraceFileError",
     "TracePackError",
+    "UnauthorizedError",
     "UnknownNameError",
 ]
 
@@ -142,3 +144,19 @@ class ServerUnavailableError(InferenceGymError):
 
     code = "server_unavailable"
     status = 503
+
+
+class UnauthorizedError(InferenceGymError):
+    """The server asks for a token, and there was none or a wrong one."""
+
+    code = "unauthorized"
+    status = 401
+    headers: ClassVar[Mapping[str, str]] = {"WWW-Authenticate": 'Bearer realm="InferenceGym"'}
+    """What an answer with this error carries."""
+
+    def __init__(self, *, wrong: bool = False) -> None:
+        super().__init__(
+            "The token is not that of this server." if wrong else "This server asks for a token.",
+            "Send Authorization: Bearer and the operator's token; the Python clients take token=, or the "
+            "environment variable INFERENCEGYM_TOKEN.",
+        )

@@ -38,6 +38,7 @@ from inferencegym.errors import (
 from inferencegym.models import EpisodeState, ServeAction, ServeObservation
 from inferencegym.registry import EnvSpec, get_spec
 from inferencegym.session import action_body
+from inferencegym.token import with_token
 from inferencegym.wire import gave_up, pauses
 
 __all__ = ["EnvServerError", "InferenceGymEnv"]
@@ -61,6 +62,7 @@ class InferenceGymEnv(EnvClient[ServeAction, ServeObservation, EpisodeState]):
         env: id or short name of the environment.
         wake_timeout_s: longest wait for a server that does not answer yet, seconds; default as for the REST
             client, 5 for this machine and else 180.
+        token: of a server that asks for one; default ``INFERENCEGYM_TOKEN``. It is never shown.
         options: as for ``EnvClient`` (``connect_timeout_s``, ``message_timeout_s``, ``headers``, …).
     """
 
@@ -70,9 +72,11 @@ class InferenceGymEnv(EnvClient[ServeAction, ServeObservation, EpisodeState]):
         env: str = "serving",
         *,
         wake_timeout_s: float | None = None,
+        token: str | None = None,
         **options: Any,
     ) -> None:
         self.spec: EnvSpec = get_spec(env)
+        options["headers"] = with_token(options.get("headers") or {}, token) or None
         self._episode_socket: object | None = None
         self.wake_timeout_s = wake_timeout_s
         wake_time(DEFAULT_URL, wake_timeout_s)

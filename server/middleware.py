@@ -13,7 +13,6 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from inferencegym.errors import InferenceGymError
 from server.clients import client_of, is_loopback
 from server.costs import Costs
 from server.errors import (
@@ -27,6 +26,7 @@ from server.errors import (
 from server.fast_lane import ROUTE_KEY
 from server.metrics import Metrics
 from server.raw import replayed
+from server.refusal import refuse as _refuse
 from server.settings import Settings
 
 __all__ = ["BodyLimit", "Cors", "Observe", "RateLimit"]
@@ -229,28 +229,3 @@ async def _read_up_to(receive: Receive, limit: int) -> bytes | None:
 
 async def _gone() -> Message:
     return {"type": "http.disconnect"}
-
-
-async def _refuse(error: InferenceGymError, scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["type"] == "websocket":
-        await _refuse_socket(error, scope, receive, send)
-        return
-    # The HTTP server drains what is left of the body, so the connection stays good for the next request.
-    await error_response(error)(scope, receive, send)
-
-
-async def _refuse_socket(error: InferenceGymError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Refuse the handshake with the error as an HTTP response, where the server can do that."""
-    if "websocket.http.response" not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": 1013})
-        return
-    response = error_response(error)
-    await receive()
-    await send(
-        {
-            "type": "websocket.http.response.start",
-            "status": response.status_code,
-            "headers": response.raw_headers,
-        }
-    )
-    await send({"type": "websocket.http.response.body", "body": bytes(response.body)})
