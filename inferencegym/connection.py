@@ -121,7 +121,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
     on_wait: object = options.get("on_wait")
     if not (on_wait is None or callable(on_wait)):
         raise InvalidValueError("on_wait", on_wait, "a function of (reason, seconds waited), or None")
-    for name, least in (("timeout_s", SECONDS_MIN), ("busy_timeout_s", 0.0)):
+    for name, least in (("timeout_s", SECONDS_MIN), ("wake_timeout_s", 0.0), ("busy_timeout_s", 0.0)):
         _check_seconds(name, options.get(name, least), least)
 
 
