@@ -55,11 +55,11 @@ class Grade(_Reply):
     config: dict[str, Any] | None = None
     config_hash: str | None = None
     trace_pack: dict[str, str] | None = None
-    environment: str = ""
-    environment_version: str = ""
-    engine_version: str = ""
-    standard: bool = False
-    """Played by the server with the task's own settings."""
+    environment: str | None = None
+    environment_version: str | None = None
+    engine_version: str | None = None
+    standard: bool | None = None
+    """Played by a server with the task's own settings; None where no server says what was played."""
 
 
 class Baseline(_Reply):
