@@ -9,7 +9,16 @@ from typing import Any, cast
 
 from starlette.types import Scope
 
-__all__ = ["LOCAL", "client_of", "current_client", "is_loopback", "visitor_of"]
+__all__ = [
+    "LOCAL",
+    "client_of",
+    "counted_as",
+    "current_client",
+    "is_limited",
+    "is_loopback",
+    "share_of",
+    "visitor_of",
+]
 
 LOCAL = "local"
 """A request without an address: in this process, or over a Unix socket."""
@@ -24,11 +33,12 @@ current_client: ContextVar[str] = ContextVar("current_client", default=LOCAL)
 def client_of(scope: Scope) -> str:
     """The client's address, or its /64 network; behind a trusted proxy the address that the proxy names."""
     client = scope.get("client")
-    return _counted_as(client[0]) if client and client[0] else LOCAL
+    return counted_as(client[0]) if client and client[0] else LOCAL
 
 
 @lru_cache(maxsize=4096)
-def _counted_as(host: str) -> str:
+def counted_as(host: str) -> str:
+    """What limits count an address as: itself, or the /64 network of an IPv6 address."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:  # the name that a test's transport or a proxy gives
@@ -48,6 +58,17 @@ def visitor_of(request: Any) -> str:
     inner: Any = getattr(request, "request", None)
     scope: Any = getattr(inner, "scope", None)
     return client_of(cast("Scope", scope)) if isinstance(scope, dict) else LOCAL
+
+
+def is_limited(client: str, limit_loopback: bool) -> bool:
+    """Whether limits a client hold for this one: programs on this machine have none unless the operator wants
+    it."""
+    return limit_loopback or not is_loopback(client)
+
+
+def share_of(whole: int, share: float) -> int:
+    """What one client may have of a whole: at least one."""
+    return max(1, int(whole * share))
 
 
 @lru_cache(maxsize=4096)

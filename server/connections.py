@@ -19,15 +19,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from inferencegym.errors import InferenceGymError
+from server.clients import counted_as
 from server.settings import Settings
 
 __all__ = ["ClientFullError", "Connection", "Connections", "ServerFullError", "files_allowed"]
 
 RESERVED_FILES = 128
 """File handles kept free of connections: those of the process itself, and of refusals that are still read."""
-
-V6_PREFIX = 64
-"""A subscriber of IPv6 has at least so many bits to himself: addresses within are one client."""
 
 
 class ClientFullError(InferenceGymError):
@@ -148,7 +146,7 @@ class Connections(Collector):
             ip = ip.ipv4_mapped or ip
         if ip.is_loopback or any(ip in network for network in self._proxies):
             return None
-        return str(ip_network((ip, V6_PREFIX), strict=False) if isinstance(ip, IPv6Address) else ip)
+        return counted_as(str(ip))
 
     def collect(self) -> Iterator[Metric]:
         """Prometheus asks; see its Collector."""

@@ -15,7 +15,7 @@ from limits import RateLimitItem, RateLimitItemPerSecond
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
 
-from server.clients import is_loopback
+from server.clients import is_limited
 from server.errors import CostLimitError
 
 __all__ = ["RESET_STEPS", "Costs"]
@@ -57,7 +57,7 @@ class Costs:
         Raises:
             CostLimitError: the budget does not reach; nothing was charged.
         """
-        if not self._windows or not steps or (is_loopback(client) and not self._limit_loopback):
+        if not self._windows or not steps or not is_limited(client, self._limit_loopback):
             return
         for window in self._windows:
             if not self._limiter.test(window, client, cost=_within(window, steps)):

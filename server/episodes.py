@@ -104,6 +104,8 @@ class Session:
         self.id, self.start, self.client = id, start, client
         self.task: TaskInfo = episode.task
         self.last_used_s = 0.0
+        self.places = 1
+        """Of those that a server has, see :class:`server.sessions.Places`."""
         self.lock = threading.Lock()
         self.finished = episode.done
         self._source, self._on_warm = source, on_warm

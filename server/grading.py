@@ -14,12 +14,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 
-from env.protocols import Agent, Episode, GradeResult, listed_tasks
+from env.protocols import Agent, GradeResult, listed_tasks
 from inferencegym.errors import EpisodeNotStartedError, InvalidValueError
 from server.bound import BoundEnv
-from server.clients import client_of, is_loopback
+from server.clients import client_of, is_limited
 from server.costs import Costs
-from server.episodes import EpisodeStart
+from server.episodes import Session
 from server.errors import ClientShareError, InvalidJsonError, RejectedError, ServerFullError
 from server.explain import explain, shown
 from server.played import NOT_STANDARD, played_by_log, played_of
@@ -84,8 +84,7 @@ class GradingDesk:
             turn.leave()
 
     def _check_room(self, client: str) -> None:
-        counts = self._limit_loopback or not is_loopback(client)
-        if counts and self._waiting[client] >= self._share:
+        if is_limited(client, self._limit_loopback) and self._waiting[client] >= self._share:
             raise ClientShareError(self._share, QUEUE_RETRY_S, "gradings under way")
         if self._waiting.total() >= self._places:
             raise ServerFullError(self._places, QUEUE_RETRY_S, "gradings under way")
@@ -108,8 +107,9 @@ class GradingDesk:
             self._costs.charge(client, len(request.episode_log))
             return self._grade_log(bound, request)
         if isinstance(request, GradeBySession):
-            self._costs.charge(client, self._steps_of(bound, request))
-            return self._grade_session(bound, request)
+            session = self._sessions.get(request.session_id, bound.spec.id)
+            self._costs.charge(client, session.steps)
+            return self._grade_session(bound, session)
         self._costs.charge(client, len(request.actions))
         return self._grade_replay(bound, request)
 
@@ -126,33 +126,24 @@ class GradingDesk:
             bound, task.id, bound.grader.grade_log(task.id, request.episode_log), played_by_log(bound)
         )
 
-    def _steps_of(self, bound: BoundEnv, request: GradeBySession) -> int:
-        return self._sessions.get(request.session_id, bound.spec.id).steps
-
-    def _grade_session(self, bound: BoundEnv, request: GradeBySession) -> dict[str, Any]:
-        session = self._sessions.get(request.session_id, bound.spec.id)
+    def _grade_session(self, bound: BoundEnv, session: Session) -> dict[str, Any]:
         log = session.log_copy()
         if not log:
             raise EpisodeNotStartedError(
                 "This episode has no step yet, so there is nothing to grade.", "Call POST /step first."
             )
-        return _reply(
-            bound,
-            session.task.id,
-            bound.grader.grade_log(session.task.id, log, verified=True),
-            played_of(bound, session.start, _unplayed(bound, session.start)),
-        )
+        task_id = session.task.id
+        result = bound.grader.grade_log(task_id, log, verified=True)
+        return _reply(bound, task_id, result, played_of(bound, session.start))
 
     def _grade_replay(self, bound: BoundEnv, request: GradeByReplay) -> dict[str, Any]:
         task = bound.task(request.task_id)
         _check_length("actions", len(request.actions), task.episode_length)
         actions = bound.parse_actions(request.actions)
         config = bound.parse_config(request.config)
-        start = bound.start(task.id, request.seed, None, config)
-        played = played_of(bound, start, _unplayed(bound, start))
-        return _reply(
-            bound, task.id, bound.grader.grade_replay(task.id, request.seed, actions, config), played
-        )
+        result = bound.grader.grade_replay(task.id, request.seed, actions, config)
+        played = played_of(bound, bound.start(task.id, request.seed, None, config))
+        return _reply(bound, task.id, result, played)
 
 
 class _Turn:
@@ -250,11 +241,6 @@ def _check_length(field: str, count: int, episode_length: int, least: int = 1) -
         raise RejectedError(
             f"{field}: has {count} entries; allowed: {least} to {episode_length}, one for each step."
         )
-
-
-def _unplayed(bound: BoundEnv, start: EpisodeStart) -> Episode:
-    """An episode before its reset, which tells what it is played with; a tenth of a millisecond."""
-    return bound.spec.part("make_env")(start.task_id, seed=start.seed, config=start.config)
 
 
 def _reply(bound: BoundEnv, task_id: str, result: GradeResult, played: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.clients import client_of, is_loopback
+from server.clients import client_of, is_limited
 from server.costs import Costs
 from server.errors import (
     BodyTooLargeError,
@@ -143,7 +143,7 @@ class RateLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan" and not scope["path"].endswith(self.EXEMPT):
             key = client_of(scope)
-            if (self._limit_loopback or not is_loopback(key)) and not self._allows(key):
+            if is_limited(key, self._limit_loopback) and not self._allows(key):
                 return await _refuse(self._error(key), scope, receive, send)
         return await self._app(scope, receive, send)
 
@@ -196,7 +196,7 @@ class BodyLimit:
             self._costs.charge_body(client_of(scope), length)
         except CostLimitError as error:
             # Not even read: the connection, on which the body would come, is closed.
-            return await error_response(error, {"connection": "close"})(scope, receive, send)
+            return await _refuse(error, scope, receive, send, {"connection": "close"})
         return await self._app(scope, receive, send)
 
 

@@ -12,7 +12,7 @@ from openenv.core.env_server.http_server import HTTPEnvServer
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import ConcurrencyConfig
 
-from server.clients import current_client, is_loopback
+from server.clients import current_client, is_limited
 from server.openenv_adapter import RegistryEnvironment
 from server.settings import Settings
 
@@ -84,7 +84,7 @@ class EnvServer(HTTPEnvServer):
         """Raises SessionCapacityError: the client has its share of connections, or of MCP sessions."""
         self._clients = {each: client for each, client in self._clients.items() if each in self._living}
         client = current_client.get()
-        if is_loopback(client) and not self._limit_loopback:
+        if not is_limited(client, self._limit_loopback):
             return
         own = sum(
             1 for each, who in self._clients.items() if who == client and (each in self._by_post) == by_post

@@ -24,28 +24,8 @@ TEXT_SHOWN_CHARS = 200
 NOT_STANDARD = "It was not played with the task's own settings, so it compares with no table of the task."
 
 
-def played_of(bound: BoundEnv, start: EpisodeStart, episode: Episode) -> dict[str, Any]:
-    """What was played, for an episode that the server has played itself.
-
-    ``standard`` is true when nothing differs from the task's own settings: no config, and the project's own
-    trace pack where there is one.
-    """
-    config = {name: value for name, value in (start.config or {}).items() if value is not None}
-    pack = _pack_of(episode)
-    return {
-        "seed": start.seed,
-        "config": _shortened(config),
-        "config_hash": sha256(orjson.dumps(config, option=orjson.OPT_SORT_KEYS)).hexdigest(),
-        "trace_pack": pack,
-        "environment": bound.spec.id,
-        "environment_version": bound.spec.version,
-        "engine_version": __version__,
-        "standard": not config and (pack is None or pack["sha256"] == _standard_digest()),
-    }
-
-
 def played_by_log(bound: BoundEnv) -> dict[str, Any]:
-    """The same for a log from outside, of which nothing is known."""
+    """What was played, for a log from outside, of which nothing is known."""
     return {
         "seed": None,
         "config": None,
@@ -58,8 +38,32 @@ def played_by_log(bound: BoundEnv) -> dict[str, Any]:
     }
 
 
-def _pack_of(episode: Episode) -> dict[str, str] | None:
-    """Name and digest of the trace pack that an episode is played with; None where there is none."""
+def played_of(bound: BoundEnv, start: EpisodeStart) -> dict[str, Any]:
+    """The same for an episode that the server has played itself.
+
+    ``standard`` is true when nothing differs from the task's own settings: no config, and the project's own
+    trace pack where there is one.
+    """
+    config = {name: value for name, value in (start.config or {}).items() if value is not None}
+    pack = _pack_of(bound, start.task_id, config)
+    return {
+        **played_by_log(bound),
+        "seed": start.seed,
+        "config": _shortened(config),
+        "config_hash": sha256(orjson.dumps(config, option=orjson.OPT_SORT_KEYS)).hexdigest(),
+        "trace_pack": pack,
+        "standard": not config and (pack is None or pack["sha256"] == _standard_digest()),
+    }
+
+
+def _pack_of(bound: BoundEnv, task_id: str, config: Mapping[str, Any]) -> dict[str, str] | None:
+    """Name and digest of the trace pack that an episode is played with; None where there is none.
+
+    An episode that is never reset tells them in a tenth of a millisecond. Of the config only the pack's name
+    matters, and recorded traffic would have to be read again.
+    """
+    named = {name: value for name, value in config.items() if name == "trace_pack"}
+    episode: Episode = bound.spec.part("make_env")(task_id, config=named or None)
     digest: str | None = getattr(episode, "trace_pack_sha256", None)
     return None if digest is None else {"name": cast("Any", episode).trace_pack, "sha256": digest}
 

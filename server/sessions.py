@@ -17,7 +17,7 @@ import orjson
 
 from env.protocols import Episode
 from inferencegym.errors import SessionNotFoundError
-from server.clients import LOCAL, is_loopback
+from server.clients import LOCAL, is_limited, share_of
 from server.episodes import EpisodeSource, EpisodeStart, Session
 from server.errors import ClientShareError, ServerFullError
 
@@ -48,9 +48,8 @@ class Places:
 
     def of(self, client: str) -> int:
         """Places that a client may take."""
-        if is_loopback(client) and not self.limit_loopback:
-            return self.kept
-        return max(1, int(self.kept * self.client_share))
+        limited = is_limited(client, self.limit_loopback)
+        return share_of(self.kept, self.client_share) if limited else self.kept
 
 
 class SessionManager:
@@ -119,10 +118,11 @@ class SessionManager:
             ServerFullError: all places are taken by unfinished episodes.
         """
         session = Session(uuid.uuid4().hex, start, episode, source, client, self._now_warm)
+        session.places = places = _places(start)
         with self._lock:
             self._end_idle()
-            self._make_room(client, _places(start))
-            self._taken[client] += _places(start)
+            self._make_room(client, places)
+            self._taken[client] += places
             session.last_used_s = self._clock()
             if held:
                 self._held[session.id] = session
@@ -245,7 +245,7 @@ class SessionManager:
 
     def _release(self, session: Session) -> None:
         self._warm.pop(session.id, None)
-        self._taken[session.client] -= _places(session.start)
+        self._taken[session.client] -= session.places
         if not self._taken[session.client]:
             del self._taken[session.client]
 

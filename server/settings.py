@@ -19,6 +19,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from server.clients import share_of
 from server.setting_checks import checked_host, checked_origins, checked_proxies, checked_token
 
 __all__ = ["Settings", "told"]
@@ -231,7 +232,7 @@ class Settings(BaseSettings):
 
     def share_of(self, whole: int) -> int:
         """What one client may take of ``whole``."""
-        return max(1, int(whole * self.client_share))
+        return share_of(whole, self.client_share)
 
     @model_validator(mode="after")
     def _keeps_what_is_warm(self) -> Self:

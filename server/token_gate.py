@@ -22,6 +22,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from inferencegym.errors import InferenceGymError, UnauthorizedError
+from server.clients import client_of
 from server.refusal import refuse
 from server.sign_in_page import sign_in_page
 
@@ -95,8 +96,7 @@ class TokenGate:
 
     def _judge(self, scope: Scope, given: str | None) -> InferenceGymError | None:
         """Why this token is not taken; an address that tries them out is not told whether it was right."""
-        client = scope.get("client")
-        address = client[0] if client else ""
+        address = client_of(scope)
         if self._wrong.too_many(address):
             return TooManyWrongError()
         if given is not None and hmac.compare_digest(_digest(given), self._token):

@@ -77,7 +77,7 @@ def prices(page: Any) -> dict[int, int]:
 
 
 class PageDoor:
-    """Pure ASGI in front of the page's application. ``scope["path"]`` without the mount is below /web.
+    """Pure ASGI in front of the page's application, for paths that :func:`check_open` has let through.
 
     Args:
         app: the page's application.
@@ -89,7 +89,6 @@ class PageDoor:
         self._app, self._costs, self._prices = app, costs, prices
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        check_open(scope)
         if scope["method"] != "POST":
             await self._app(_without_closed_queries(scope), receive, send)
             return
