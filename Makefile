@@ -86,7 +86,7 @@ test-demo: $(DEMO_STAMP) ## Test training, plots and what else needs the extra d
 	$(PY) -m pytest -q -m demo $(PYTEST_ARGS)
 
 test-browser: $(DEV_STAMP) ## Test the page in Debian's Chromium (pictures in build/pictures)
-	$(PY) -m pytest -q -m browser $(PYTEST_ARGS)
+	$(PY) -m pytest -q -n $(WORKERS) -m browser $(PYTEST_ARGS)
 
 test-image: $(DEV_STAMP) ## Perform the Dockerfile's steps in a clean environment and call the server
 	$(PY) -m pytest -q -m image $(PYTEST_ARGS)

@@ -69,6 +69,7 @@ def visit(browser: Browser, site: str, troubles: list[str]) -> Iterator[Callable
         page.set_default_timeout(WAIT_MS)
         page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("response", lambda reply: troubles.append(reply.url) if reply.status >= 400 else None)
         page.on("request", lambda request: troubles.append(request.url) if is_outside(request.url) else None)
         page.goto(path if path.startswith("http") else site + path)
         page.wait_for_selector("button[role=tab]")

@@ -54,7 +54,7 @@ def test_play_pause_seek_and_speed(visitor: Page):
     ("field", "given", "told"),
     [
         ("Agent", "cleverest", "cleverest"),
-        ("Agent", "llm", "key"),
+        ("Agent", "llm", "INFERENCEGYM_WEB_LLM"),
         ("Task", "task9", "task9"),
         ("Seed", "-1", "seed"),
         ("Seed", "1.5", "seed"),

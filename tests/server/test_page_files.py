@@ -137,9 +137,18 @@ def test_the_page_serves_no_file(page: httpx.Client, cache: Path, secret: Path, 
         assert reply.status_code in (403, 404), path
 
 
+@pytest.mark.parametrize("mount", MOUNTS)
+def test_every_function_is_called_by_the_queue(page: httpx.Client, mount: str):
+    """Its browser side calls others by a path that the door keeps closed."""
+    past_the_queue = [
+        f["api_name"] for f in functions(page, mount) if f["backend_fn"] and f["queue"] is False
+    ]
+    assert past_the_queue == []
+
+
 @pytest.mark.parametrize(
     "path", ["upload", "run/predict", "api/predict", "call/predict", "component_server", "process_recording",
-             "vibe-edit", "reset", "stream/1", "queue/join/../../upload"]
+             "vibe-edit", "stream/1", "queue/join/../../upload"]
 )  # fmt: skip
 def test_other_ways_to_call_the_framework_are_closed(page: httpx.Client, path: str):
     functions(page, "")

@@ -110,9 +110,7 @@ def _show_chosen(choice: gr.Radio, members: Mapping[str, Any]) -> None:
         updates = [gr.update(visible=name == chosen) for name in members]
         return updates if len(updates) > 1 else updates[0]
 
-    choice.input(
-        show, choice, list(members.values()), show_progress="hidden", queue=False, api_visibility="private"
-    )
+    choice.input(show, choice, list(members.values()), show_progress="hidden", api_visibility="private")
 
 
 def _alternatives(group: Group) -> list[tuple[str, str]]:
