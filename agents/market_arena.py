@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from agents import market_policies
 from agents.market_plain_arena import CONSTANT, GAINS, RULE, Outcomes
-from env import market_reward
+from agents.market_policies import gain_price, rule_price
+from env.market_reward import TERMS, goal_of, weigh_hour
 from simulator.compiled import compiled
 from simulator.market_config import MarketSetup
 from simulator.market_kernel import BUSY, COUNTS, DEAD, HOUR_COUNTS, OPENING_HOURS, PRICE, WAITING
@@ -35,7 +35,7 @@ class MarketArena:
         self.setup = setup
         self._hours = hours
         self._tables = MarketTables.of(setup)
-        self._goal = np.asarray(market_reward.goal_of(setup), dtype=np.int64)
+        self._goal = np.asarray(goal_of(setup), dtype=np.int64)
         self._prices = np.asarray([setup.opening_price, setup.min_price, setup.max_price], dtype=np.int64)
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads)
@@ -68,7 +68,7 @@ class MarketArena:
                 self._markets[thread],
                 self._goal,
                 self._prices,
-                np.zeros(len(market_reward.TERMS), dtype=np.int64),
+                np.zeros(len(TERMS), dtype=np.int64),
                 reward,
                 totals,
                 hours,
@@ -79,7 +79,7 @@ class MarketArena:
         return Outcomes(reward.reshape(shape), totals.reshape(*shape, -1), hours.reshape(shape))
 
 
-def _propose(kind: int, parameters: Any, counts: Any, gpus: int, low: int, high: int) -> int:
+def propose(kind: int, parameters: Any, counts: Any, gpus: int, low: int, high: int) -> int:
     """The next price."""
     if kind == RULE:
         return rule_price(counts[PRICE], counts[BUSY], counts[WAITING], gpus, low, high)
@@ -119,8 +119,4 @@ def _play_rows(
         played[row] = markets.clock[0, HOUR] - OPENING_HOURS
 
 
-rule_price = compiled(market_policies.rule_price)
-gain_price = compiled(market_policies.gain_price)
-propose = compiled(_propose)
-weigh_hour = compiled(market_reward.weigh_hour, expected_wait=compiled(market_reward.expected_wait))
 _play = compiled(_play_rows, keep=True)

@@ -13,13 +13,12 @@ import numpy.typing as npt
 
 from env.autoscaling import AutoscalingEnv
 from env.autoscaling_reward import AutoscalingTerms, reward_terms
-from env.autoscaling_score import cpu_closeness
-from env.reward import knee
 from inferencegym.autoscaling_models import AUTOSCALING_STEPS
-from simulator.autoscaling_compiled import arrays_of, play_one, start_rows
+from simulator.autoscaling_compiled import arrays_of, start_rows
+from simulator.autoscaling_fleet import play_interval
 from simulator.autoscaling_plan import INTERVAL_S, WARM_UP_INTERVALS
 from simulator.autoscaling_state import COUNT, MEASURED, RESULT, Fleets, put_plan
-from simulator.compiled import compiled
+from simulator.compiled import compiled, inlined
 
 __all__ = ["OBSERVATION_COLUMNS", "TERM_COLUMNS", "AutoscalingBatch"]
 
@@ -144,7 +143,8 @@ _REVERSAL, _HEALTHY, _OUTAGE = RESULT["reversal"], RESULT["healthy"], RESULT["ou
 _MEASURED = len(MEASURED)
 
 
-def _observe(fleets: Any, sheets: Any, i: int) -> None:
+@inlined
+def observe(fleets: Any, sheets: Any, i: int) -> None:
     """Write row ``i`` of the observations."""
     count, seen, source = fleets.count[i], sheets.observation[i], fleets.source[i]
     last = count[_NOW] - 1
@@ -180,11 +180,11 @@ def _advance_rows(
 ) -> None:
     for i in range(low, high):
         if stepped[i]:
-            play_one(table, rules, fleets, i, int(knobs[i, 0]) - 1, 0)
+            play_interval(table, rules, fleets, i, int(knobs[i, 0]) - 1, 0)
             result = fleets.result[i]
             sheets.healthy[i] += int(result[_HEALTHY])
             steps = fleets.count[i, _NOW] - WARM_UP_INTERVALS
-            terms = weigh(
+            terms = reward_terms(
                 result[_LATENCY],
                 result[_CPU],
                 result[_ERROR_RATE],
@@ -207,7 +207,5 @@ def _advance_rows(
             observe(fleets, sheets, i)
 
 
-weigh = compiled(reward_terms, knee=compiled(knee), cpu_closeness=compiled(cpu_closeness))
-observe = compiled(_observe, inline=True)
 _restart = compiled(_restart_rows, keep=True)
 _advance = compiled(_advance_rows, keep=True)

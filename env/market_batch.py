@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from env import market_reward
 from env.market import COUNT_METRICS
-from env.market_reward import TERMS, goal_of
+from env.market_reward import TERMS, expected_wait, goal_of, weigh_hour
 from inferencegym.market_models import EPISODE_HOURS
-from simulator.compiled import compiled
+from simulator.compiled import compiled, inlined
 from simulator.market_config import MarketSetup
 from simulator.market_engine import fluid_revenue
 from simulator.market_kernel import (
@@ -148,7 +147,8 @@ class MarketBatch:
 # --- compiled ----------------------------------------------------------------------------------------------
 
 
-def _observe(markets: Any, i: int, goal: Any, gpus: int, prices: Any, seen: Any) -> None:
+@inlined
+def observe(markets: Any, i: int, goal: Any, gpus: int, prices: Any, seen: Any) -> None:
     """Write row ``i`` of the observations. Quotients are those of whole numbers, as in the single one."""
     counts, step = markets.counts[i], markets.clock[i, HOUR] - OPENING_HOURS
     price, low, high = counts[PRICE] / SCALE, prices[1] / SCALE, prices[2] / SCALE
@@ -215,8 +215,5 @@ def _advance_rows(
                 results[i, _FIRST_COUNT + column] = counts[_COUNT_COLUMNS[column]]
 
 
-expected_wait = compiled(market_reward.expected_wait)
-weigh_hour = compiled(market_reward.weigh_hour, expected_wait=expected_wait)
-observe = compiled(_observe, inline=True)
 _restart = compiled(_restart_rows, keep=True)
 _advance = compiled(_advance_rows, keep=True)

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from env import routing_stream as single
 from env.routing import RoutingEnv
+from env.routing_stream import TERMS, seen_up
 from env.routing_tasks import get_task
-from simulator import routing_cache as cache
-from simulator import routing_fleet as fleet
 from simulator.compiled import compiled
-from simulator.routing_fleet import LOAD_START, MODELS, Outcome, Query, State
+from simulator.routing_cache import nearest_cached
+from simulator.routing_fleet import LOAD_START, MODELS, Outcome, Query, State, answer, commit, load_of, queued
 from simulator.routing_grid import HORIZON_H
 from simulator.routing_stream import STREAM_HOURS, draw_stream
 
@@ -96,7 +95,7 @@ class RoutingBatch:
         self.observation = np.zeros((count, len(OBSERVATION_COLUMNS)))
         self.previous = np.zeros_like(self.observation)
         self.reward = np.zeros(count)
-        self.terms = np.zeros((count, len(single.TERMS)))
+        self.terms = np.zeros((count, len(TERMS)))
         self.results = np.zeros((count, _RESULTS))
 
     @property
@@ -150,29 +149,8 @@ class RoutingBatch:
 
 # --- compiled ----------------------------------------------------------------------------------------------
 
-_load_of = compiled(fleet.load_of)
-_energy = compiled(fleet.answer_energy_wh)
-_seconds = compiled(fleet.answer_seconds)
-queued = compiled(fleet.queued)
-nearest_cached = compiled(cache.nearest_cached)
-_figures: dict[str, Any] = {"load_of": _load_of, "answer_energy_wh": _energy, "answer_seconds": _seconds}
-_stand_in = compiled(fleet.stand_in)
-_run_model = compiled(fleet.run_model, stand_in=_stand_in, **_figures)
-answer = compiled(
-    fleet.answer,
-    queued=queued,
-    look_up=compiled(cache.look_up, nearest_cached=nearest_cached),
-    ask_knowledge_base=compiled(fleet.ask_knowledge_base, **_figures),
-    run_model=_run_model,
-    run_cascade=compiled(fleet.run_cascade, run_model=_run_model, stand_in=_stand_in),
-    weigh=compiled(fleet.weigh, latency_penalty=compiled(fleet.latency_penalty)),
-)
-commit = compiled(fleet.commit, stores=compiled(cache.stores))
-seen_up = compiled(single.seen_up)
-load_of = _load_of
 
-
-def _observe(
+def observe(
     query: Any, hours: Any, down: Any, held: Any, cached_h: Any, state: Any, start: float, left: int, out: Any
 ) -> None:
     """The numbers of ``StreamPlay.observe``."""
@@ -198,9 +176,6 @@ def _observe(
     out[13] = query[21]
     out[14] = now - query[16]
     out[21] = left
-
-
-observe = compiled(_observe)
 
 
 def _observe_all(

@@ -24,7 +24,7 @@ from env.reward import (
 )
 from env.serving import InferenceEnv
 from inferencegym.models import LATENCY_MS_MAX
-from simulator.compiled import compiled
+from simulator.compiled import compiled, inlined
 from simulator.serving_engine import Knobs
 from simulator.vector_engine import clear_engine, serve
 from simulator.vector_state import JITTER, KNOBS, MIX, PROMPT_EMA, RATE, RESULT, SECOND, Engines, Tables
@@ -195,7 +195,8 @@ _ACCEPT = RESULT["accept_rate"]
 _COST_UNIT = COST_SCALE_CENTS_PER_1K * COST_KNEE
 
 
-def _play_second(tables: Any, engines: Any, i: int, knobs: Any) -> None:
+@inlined
+def play_second(tables: Any, engines: Any, i: int, knobs: Any) -> None:
     """Serve a second and put its measurement jitter on the latencies."""
     serve(tables, engines, i, knobs[0], int(knobs[1]), int(knobs[2]), knobs[3] != 0.0, int(knobs[4]))
     result = engines.results[i]
@@ -206,7 +207,8 @@ def _play_second(tables: Any, engines: Any, i: int, knobs: Any) -> None:
     result[_TPOT] = min(result[_TPOT] * jitter[JITTER + 2], LATENCY_MS_MAX)
 
 
-def _observe(engines: Any, i: int, episodes: Any) -> None:
+@inlined
+def observe(engines: Any, i: int, episodes: Any) -> None:
     """Write row ``i`` of the observations."""
     now = engines.clock[i, SECOND] - 1
     result, signals, seen = engines.results[i], engines.signals[i, now], episodes.observation[i]
@@ -226,16 +228,17 @@ def _observe(engines: Any, i: int, episodes: Any) -> None:
     seen[13] = episodes.cost_so_far[i]
 
 
-def _weigh(result: Any, weights: Any, terms: Any) -> float:
+@inlined
+def weigh(result: Any, weights: Any, terms: Any) -> float:
     """See ``RewardFunction``."""
     throughput = min(1.0, result[_TOKENS] / weights[4])
     excess_gb = max(0.0, result[_MEMORY] - weights[6])
     violations = min(1.0, result[_VIOLATION_RATE] + excess_gb / MEMORY_SLOPE_GB)
-    latency = bounded(result[_TTFT_P50] / weights[5], LATENCY_AT_KNEE, LATENCY_TOP)
+    latency = knee(result[_TTFT_P50] / weights[5], LATENCY_AT_KNEE, LATENCY_TOP)
     terms[0] = weights[0] * throughput
     terms[1] = -weights[1] * latency
     terms[2] = -weights[2] * violations
-    terms[3] = -weights[3] * bounded(result[_COST] / _COST_UNIT, COST_AT_KNEE, COST_TOP)
+    terms[3] = -weights[3] * knee(result[_COST] / _COST_UNIT, COST_AT_KNEE, COST_TOP)
     return terms[0] + terms[1] + terms[2] + terms[3]
 
 
@@ -277,9 +280,5 @@ def _advance_rows(
             observe(engines, i, episodes)
 
 
-bounded = compiled(knee)
-play_second = compiled(_play_second, inline=True)
-observe = compiled(_observe, inline=True)
-weigh = compiled(_weigh, inline=True)
 _restart = compiled(_restart_rows, keep=True)
 _advance = compiled(_advance_rows, keep=True)

@@ -10,57 +10,26 @@ from typing import Any
 
 import numpy as np
 
-from simulator import autoscaling_control as control
-from simulator import autoscaling_fleet as fleet
+from simulator.autoscaling_control import clear_fleet
+from simulator.autoscaling_fleet import play_interval
 from simulator.autoscaling_plan import WARM_UP_INTERVALS, Plan
 from simulator.autoscaling_replica import ReplicaTable
 from simulator.autoscaling_sim import CHANGING, FleetSimulator
 from simulator.autoscaling_state import Fleets, put_plan
 from simulator.compiled import compiled
 
-__all__ = ["CompiledFleet", "arrays_of", "clear_one", "play_one", "start_rows"]
-
-clear_one = compiled(control.clear_fleet)
-_remove = compiled(control.remove)
-_retire = compiled(control.retire, remove=_remove)
-_launch = compiled(control.launch)
-_strike = compiled(control.strike, remove=_remove)
-_surplus_slot = compiled(control.surplus_slot)
-_replace_old = compiled(control.replace_old, retire=_retire)
-_reconcile = compiled(
-    control.reconcile,
-    begin_update=compiled(control.begin_update),
-    launch=_launch,
-    retire=_retire,
-    surplus_slot=_surplus_slot,
-    replace_old=_replace_old,
-)
-play_one = compiled(
-    fleet.play_interval,
-    take_request=compiled(control.take_request),
-    note_change=compiled(control.note_change),
-    strike=_strike,
-    reconcile=_reconcile,
-    start_replicas=compiled(fleet.start_replicas, replace_old=_replace_old),
-    work=compiled(fleet.work, remove=_remove),
-    spread=compiled(fleet.spread),
-    arrive_and_admit=compiled(fleet.arrive_and_admit),
-    trend=compiled(fleet.trend),
-    wait_quantile=compiled(fleet.wait_quantile),
-    count_replicas=compiled(fleet.count_replicas),
-    judge=compiled(fleet.judge),
-)
+__all__ = ["CompiledFleet", "arrays_of", "start_rows"]
 
 
 def _start_rows(table: Any, rules: Any, fleets: Any, rows: Any, initial: Any) -> None:
     for index in range(len(rows)):
-        clear_one(fleets, rows[index], initial[index])
+        clear_fleet(fleets, rows[index], initial[index])
         for _ in range(WARM_UP_INTERVALS):
-            play_one(table, rules, fleets, rows[index], 0, 0)
+            play_interval(table, rules, fleets, rows[index], 0, 0)
 
 
 def _play_alone(table: Any, rules: Any, fleets: Any, move: int, total: int) -> None:
-    play_one(table, rules, fleets, 0, move, total)
+    play_interval(table, rules, fleets, 0, move, total)
 
 
 start_rows = compiled(_start_rows, keep=True)

@@ -10,8 +10,8 @@ from inferencegym.market_models import LINE_CAPACITY
 from simulator.compiled import compiled
 from simulator.market_config import MarketSetup
 from simulator.market_engine import Demand, HourCounts, MarketEngine
-from simulator.market_kernel import COUNTS
-from simulator.market_vector import IntArray, MarketTables, trade_hour
+from simulator.market_kernel import COUNTS, trade_hour
+from simulator.market_vector import IntArray, MarketTables
 
 __all__ = ["CompiledMarketEngine"]
 

@@ -12,10 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from inferencegym.market_models import LINE_CAPACITY
-from simulator import market_kernel as kernel
-from simulator.compiled import compiled
+from simulator.compiled import inlined
 from simulator.market_config import MarketSetup
-from simulator.market_kernel import COUNTS, OPENING_HOURS, SCHEDULE_WORDS, WORDS_PER_HOUR
+from simulator.market_kernel import (
+    COUNTS,
+    OPENING_HOURS,
+    SCHEDULE_WORDS,
+    WORDS_PER_HOUR,
+    forget_silence,
+    plan_hours,
+    trade_hour,
+)
 from simulator.vector_random import STATE_SIZE, next_word, seed_state
 
 __all__ = ["HOUR", "MarketTables", "Markets", "open_market", "play_hour"]
@@ -89,13 +96,14 @@ def _array(values: Any) -> IntArray:
     return np.asarray(values, dtype=np.int64)
 
 
-def _draw(random: Any, words: Any, count: int) -> None:
+def draw(random: Any, words: Any, count: int) -> None:
     """The next ``count`` words, without their lowest bit."""
     for index in range(count):
         words[index] = np.int64(next_word(random) >> np.uint64(1))
 
 
-def _open_market(tables: Any, markets: Any, i: int, seed: int, price: int) -> None:
+@inlined
+def open_market(tables: Any, markets: Any, i: int, seed: int, price: int) -> None:
     """Seed market ``i``, plan its hours, and play the opening hours at ``price``."""
     seed_state(seed, markets.random[i])
     draw(markets.random[i], markets.words[i], SCHEDULE_WORDS)
@@ -117,7 +125,8 @@ def _open_market(tables: Any, markets: Any, i: int, seed: int, price: int) -> No
     forget_silence(markets.counts[i])
 
 
-def _play_hour(tables: Any, markets: Any, i: int, price: int) -> None:
+@inlined
+def play_hour(tables: Any, markets: Any, i: int, price: int) -> None:
     """One hour of market ``i``."""
     hour = markets.clock[i, HOUR]
     draw(markets.random[i], markets.words[i], WORDS_PER_HOUR)
@@ -143,28 +152,3 @@ def _play_hour(tables: Any, markets: Any, i: int, price: int) -> None:
         markets.counts[i],
     )
     markets.clock[i, HOUR] = hour + 1
-
-
-draw = compiled(_draw)
-plan_hours = compiled(kernel.plan_hours)
-compiled_poisson = compiled(
-    kernel.poisson, uniform=compiled(kernel.uniform), exp_minus=compiled(kernel.exp_minus)
-)
-trade_hour = compiled(
-    kernel.trade_hour,
-    put_out=compiled(kernel.put_out),
-    thin_line=compiled(kernel.thin_line),
-    receive=compiled(
-        kernel.receive,
-        poisson=compiled_poisson,
-        job_limit=compiled(kernel.job_limit),
-        job_gpus=compiled(kernel.job_gpus, pick=compiled(kernel.pick)),
-        job_hours=compiled(kernel.job_hours, pick=compiled(kernel.pick)),
-    ),
-    listen=compiled(kernel.listen),
-    start_jobs=compiled(kernel.start_jobs),
-    finish_jobs=compiled(kernel.finish_jobs),
-)
-forget_silence = compiled(kernel.forget_silence)
-play_hour = compiled(_play_hour, inline=True)
-open_market = compiled(_open_market, inline=True)

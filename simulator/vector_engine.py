@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from simulator import engine as kernel
-from simulator import physics
-from simulator.compiled import compiled
-from simulator.mixed_batch import mixed_prefill
+from simulator.compiled import compiled, inlined
+from simulator.physics import memory_gb, prompt_bucket
 from simulator.trace_table import MAX_DENSE_TOKENS
 from simulator.vector_heap import STACK_LENGTH, heap_first, heap_pop, heap_push, heap_take_latest
 from simulator.vector_metrics import (
@@ -58,7 +57,8 @@ _KV_TOKENS, _PRE_CONTEXT = kernel.KV_TOKENS, kernel.PRE_CONTEXT
 _FIRST_TOKENS = kernel.OUT_FIRST_TOKENS
 
 
-def _clear_engine(engines: Any, i: int) -> None:
+@inlined
+def clear_engine(engines: Any, i: int) -> None:
     """Empty engine ``i``, whose traffic has just been filled in."""
     for index in range(engines.floats.shape[1]):
         engines.floats[i, index] = 0.0
@@ -74,7 +74,8 @@ def _clear_engine(engines: Any, i: int) -> None:
         engines.ids[i, ORDER, item] = -1
 
 
-def _serve(
+@inlined
+def serve(
     tables: Any, engines: Any, i: int, kv_budget: float, spec_length: int, cap: int, disagg: bool, tier: int
 ) -> None:
     """Serve the next second of engine ``i`` and put its SecondResult into row ``i`` of the results."""
@@ -166,7 +167,7 @@ def _serve(
     rates(out, step_one_s / tokens_per_step, constants[CENTS_PER_S] * gpus, constants[COST_CAP], result)
 
 
-def _mean_context(floats: Any, ints: Any, prompt_mean: float) -> int:
+def mean_context(floats: Any, ints: Any, prompt_mean: float) -> int:
     """Mean context of the decoding sequences, tokens; the mean prompt when there are none."""
     context = int(prompt_mean)
     if ints[_RUNNING] > 0:
@@ -177,16 +178,10 @@ def _mean_context(floats: Any, ints: Any, prompt_mean: float) -> int:
     return min(max(context, 0), MAX_DENSE_TOKENS)
 
 
-memory_gb = compiled(physics.memory_gb, verify_rows=compiled(physics.verify_rows))
-prompt_bucket = compiled(physics.prompt_bucket)
-mean_context = compiled(_mean_context)
 serve_second: Any = compiled(
     kernel.serve_second,
-    mixed_prefill=compiled(mixed_prefill),
     heap_push=heap_push,
     heap_pop=heap_pop,
     heap_first=heap_first,
     heap_take_latest=heap_take_latest,
 )
-serve = compiled(_serve, inline=True)
-clear_engine = compiled(_clear_engine, inline=True)

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from simulator.compiled import compiled
-
 __all__ = [
     "HEAP_SIZE",
     "STACK_LENGTH",
@@ -69,7 +67,7 @@ def _sift_down(keys: Any, tags: Any, size: int, hole: int, key: float, tag: int)
     tags[hole] = tag
 
 
-def _heap_push(keys: Any, tags: Any, size: int, key: float, order: int, item: int) -> None:
+def heap_push(keys: Any, tags: Any, size: int, key: float, order: int, item: int) -> None:
     """Add a sequence. It is also the latest admitted."""
     tag = (order << _ID_BITS) | item
     _sift_up(keys, tags, size, key, tag)
@@ -78,12 +76,12 @@ def _heap_push(keys: Any, tags: Any, size: int, key: float, order: int, item: in
     tags[STACK_LENGTH] = length + 1
 
 
-def _heap_first(keys: Any, order: Any) -> float:
+def heap_first(keys: Any, order: Any) -> float:
     """Clock at which the next sequence finishes; only for a heap that is not empty."""
     return keys[0]
 
 
-def _heap_pop(keys: Any, tags: Any, size: int, order: Any) -> int:
+def heap_pop(keys: Any, tags: Any, size: int, order: Any) -> int:
     """Remove and return the sequence that finishes next."""
     item = tags[0] & _ID_MASK
     last = size - 1
@@ -94,7 +92,7 @@ def _heap_pop(keys: Any, tags: Any, size: int, order: Any) -> int:
     return item
 
 
-def _heap_take_latest(keys: Any, tags: Any, size: int, order: Any) -> int:
+def heap_take_latest(keys: Any, tags: Any, size: int, order: Any) -> int:
     """Remove and return the sequence that was admitted last."""
     length = tags[STACK_LENGTH]
     while True:
@@ -130,11 +128,3 @@ def _drop_stale(tags: Any, order: Any) -> None:
             tags[_STACK + kept] = tag
             kept += 1
     tags[STACK_LENGTH] = kept
-
-
-_up = compiled(_sift_up)
-_down = compiled(_sift_down)
-heap_push = compiled(_heap_push, _sift_up=_up)
-heap_first = compiled(_heap_first)
-heap_pop = compiled(_heap_pop, _sift_down=_down, _drop_stale=compiled(_drop_stale))
-heap_take_latest = compiled(_heap_take_latest, _remove=compiled(_remove, _sift_up=_up, _sift_down=_down))

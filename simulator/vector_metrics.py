@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from simulator import engine as kernel
-from simulator.compiled import compiled
+from simulator.compiled import inlined
 from simulator.serving_engine import SecondResult
 from simulator.vector_state import QUEUES, RESULT
 
@@ -41,7 +41,7 @@ _OUT_EVICTIONS, _OUT_FINISHED = kernel.OUT_EVICTIONS, kernel.OUT_FINISHED
 _OUT_OOM, _OUT_QUEUE = kernel.OUT_OOM, kernel.OUT_QUEUE
 
 
-def _rates(out: Any, idle_tpot_s: float, cents_per_s: float, cost_cap: float, result: Any) -> None:
+def rates(out: Any, idle_tpot_s: float, cents_per_s: float, cost_cap: float, result: Any) -> None:
     """Throughput, cost and violations."""
     decoded = out[_OUT_DECODED]
     result[TPOT] = 1000.0 * (out[_OUT_SEQUENCE_S] / decoded if decoded != 0.0 else idle_tpot_s)
@@ -65,7 +65,8 @@ def _rates(out: Any, idle_tpot_s: float, cents_per_s: float, cost_cap: float, re
     result[DROPPED] = out[_OUT_REJECTED]
 
 
-def _ttft_percentiles(
+@inlined
+def ttft_percentiles(
     served: int, ttft_s: Any, ids: Any, ints: Any, arrival: Any, now_s: float, idle_s: float, result: Any
 ) -> None:
     """TTFT p50 and p99 as ``ServingEngine`` defines them: of those served, else still waiting, else idle."""
@@ -84,7 +85,7 @@ def _ttft_percentiles(
         result[TTFT_P99] = 1000.0 * idle_s
 
 
-def _waiting_id(ids: Any, ints: Any, rank: int) -> int:
+def waiting_id(ids: Any, ints: Any, rank: int) -> int:
     """Id of the ``rank``-th request (from 0) in the union of the three queues, each of which is sorted.
 
     Of the k-th entries of the queues, the smallest is followed by at least rank - (3 k - 2) others: the k
@@ -110,7 +111,7 @@ def _waiting_id(ids: Any, ints: Any, rank: int) -> int:
         rank -= jump
 
 
-def _percentile(ordered: Any, count: int, share: float) -> float:
+def percentile(ordered: Any, count: int, share: float) -> float:
     """See ``serving_engine``."""
     position = share * (count - 1)
     left = int(position)
@@ -119,7 +120,7 @@ def _percentile(ordered: Any, count: int, share: float) -> float:
     return ordered[left] + (position - left) * (ordered[left + 1] - ordered[left])
 
 
-def _sort(values: Any, count: int) -> None:
+def sort(values: Any, count: int) -> None:
     """Sort the first ``count`` values in place (Shell's method: some dozens, often nearly sorted)."""
     gap = 1
     while 3 * gap + 1 < count:
@@ -133,10 +134,3 @@ def _sort(values: Any, count: int) -> None:
                 hole -= gap
             values[hole] = value
         gap //= 3
-
-
-sort = compiled(_sort)
-percentile = compiled(_percentile)
-waiting_id = compiled(_waiting_id)
-rates = compiled(_rates)
-ttft_percentiles = compiled(_ttft_percentiles, inline=True)

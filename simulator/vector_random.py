@@ -16,8 +16,6 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from simulator.compiled import compiled
-
 __all__ = ["STATE_SIZE", "Ziggurat", "bounded", "normal", "poisson", "seed_state", "uniform"]
 
 STATE_SIZE = 6
@@ -76,14 +74,14 @@ class Ziggurat(NamedTuple):
         return cls(tables.ki_double, tables.wi_double, tables.fi_double)
 
 
-def _hash_word(word: Any, constant: Any, multiplier: Any) -> Any:
+def hash_word(word: Any, constant: Any, multiplier: Any) -> Any:
     """A step of SeedSequence's hash; the caller moves the constant on."""
     word = (word ^ constant) & _MASK32
     word = (word * ((constant * multiplier) & _MASK32)) & _MASK32
     return word ^ (word >> _XSHIFT)
 
 
-def _seed_state(seed: int, state: Any) -> None:
+def seed_state(seed: int, state: Any) -> None:
     """Set a generator to ``default_rng(seed)``, for 0 <= seed < 2**64."""
     entropy = _U(seed)
     constant = _INIT_A
@@ -133,7 +131,7 @@ def _seed_state(seed: int, state: Any) -> None:
     state[_HALF] = _U(0)
 
 
-def _step(state: Any) -> None:
+def step(state: Any) -> None:
     """state = state * multiplier + increment, modulo 2**128."""
     high, low = state[_HIGH], state[_LOW]
     # High word of low * _MULT_LOW, from four products of 32-bit halves.
@@ -149,14 +147,14 @@ def _step(state: Any) -> None:
     state[_LOW] = new_low
 
 
-def _next_word(state: Any) -> Any:
+def next_word(state: Any) -> Any:
     """64 random bits."""
     step(state)
     mixed, turn = state[_HIGH] ^ state[_LOW], state[_HIGH] >> _ROTATE_BITS
     return (mixed >> turn) | (mixed << ((_U(64) - turn) & _WORD_BITS))
 
 
-def _next_half(state: Any) -> Any:
+def next_half(state: Any) -> Any:
     """32 random bits; every second time the half that was kept."""
     if state[_HAS_HALF] != _U(0):
         state[_HAS_HALF] = _U(0)
@@ -167,12 +165,12 @@ def _next_half(state: Any) -> Any:
     return word & _MASK32
 
 
-def _uniform(state: Any) -> float:
+def uniform(state: Any) -> float:
     """``Generator.random()``."""
     return (next_word(state) >> _DOUBLE_BITS) * _DOUBLE_UNIT
 
 
-def _bounded(state: Any, low: int, high: int) -> int:
+def bounded(state: Any, low: int, high: int) -> int:
     """``Generator.integers(low, high, endpoint=True)``, for ranges below 2**32 (Lemire, 2019)."""
     if low == high:
         return low
@@ -185,7 +183,7 @@ def _bounded(state: Any, low: int, high: int) -> int:
     return low + int(product >> _HALF_BITS)
 
 
-def _normal(state: Any, tables: Any) -> float:
+def normal(state: Any, tables: Any) -> float:
     """``Generator.standard_normal()``."""
     while True:
         word = next_word(state)
@@ -210,7 +208,7 @@ def _normal(state: Any, tables: Any) -> float:
             return value
 
 
-def _poisson(state: Any, mean: float) -> int:
+def poisson(state: Any, mean: float) -> int:
     """``Generator.poisson(mean)``: multiplication below 10, transformed rejection (Hörmann, 1993) above."""
     if mean == 0.0:
         return 0
@@ -240,7 +238,7 @@ def _poisson(state: Any, mean: float) -> int:
             return count
 
 
-def _log_factorial(count: int) -> float:
+def log_factorial(count: int) -> float:
     """log(count!) as NumPy's ``random_loggam(count + 1)``."""
     x = count + 1.0
     if x in (1.0, 2.0):
@@ -257,15 +255,3 @@ def _log_factorial(count: int) -> float:
         value -= log(x0 - 1.0)
         x0 -= 1.0
     return value
-
-
-hash_word = compiled(_hash_word)
-step = compiled(_step)
-next_word = compiled(_next_word)
-next_half = compiled(_next_half)
-uniform = compiled(_uniform)
-seed_state = compiled(_seed_state)
-bounded = compiled(_bounded)
-normal = compiled(_normal)
-log_factorial = compiled(_log_factorial)
-poisson = compiled(_poisson)

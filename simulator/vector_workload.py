@@ -155,7 +155,7 @@ def _law(config: LengthConfig) -> tuple[float, float, float, float, float]:
 _RPS, _BURST_RPS, _BURST_S, _PERIOD_S, _FIRST_LOW, _FIRST_HIGH, _REPLICAS, _MEAN_PROMPT, _HAS_LONG = range(9)
 
 
-def _fill_counts(rng: Any, arrivals: Any, first: Any, signals: Any) -> int:
+def fill_counts(rng: Any, arrivals: Any, first: Any, signals: Any) -> int:
     """First request of every second, and the EMA of the service's arrivals. Returns how many requests."""
     burst_s, period_s, replicas = int(arrivals[_BURST_S]), int(arrivals[_PERIOD_S]), int(arrivals[_REPLICAS])
     start = bounded(rng, int(arrivals[_FIRST_LOW]), int(arrivals[_FIRST_HIGH]))
@@ -177,7 +177,7 @@ def _fill_counts(rng: Any, arrivals: Any, first: Any, signals: Any) -> int:
     return first[seconds]
 
 
-def _fill_arrivals(rng: Any, first: Any, drawn: Any, arrival: Any) -> None:
+def fill_arrivals(rng: Any, first: Any, drawn: Any, arrival: Any) -> None:
     """Arrival times: uniform within their second, sorted. ``drawn`` is room to work in.
 
     Sorted by counting for each how many come before it: without branches to guess, twice as fast as swapping
@@ -197,7 +197,7 @@ def _fill_arrivals(rng: Any, first: Any, drawn: Any, arrival: Any) -> None:
             ordered[place] = value
 
 
-def _fill_lengths(rng: Any, total: int, law: Any, tables: Any, values: Any) -> bool:
+def fill_lengths(rng: Any, total: int, law: Any, tables: Any, values: Any) -> bool:
     """Lengths in whole tokens. Returns False when one is in doubt."""
     low, high = law[1], law[2]
     sure = True
@@ -213,7 +213,7 @@ def _fill_lengths(rng: Any, total: int, law: Any, tables: Any, values: Any) -> b
     return sure
 
 
-def _fill_signals(first: Any, prompt: Any, priority: Any, mix: Any, mean: float, signals: Any) -> None:
+def fill_signals(first: Any, prompt: Any, priority: Any, mix: Any, mean: float, signals: Any) -> None:
     """EMA of prompt lengths and shares of the classes, per second."""
     weight, level = 2.0 / (EMA_STEPS + 1), mean
     ones, twos = 0, 0
@@ -238,7 +238,7 @@ def _fill_signals(first: Any, prompt: Any, priority: Any, mix: Any, mean: float,
         signals[second, MIX + 2] = twos / seen if seen > 0 else mix[2]
 
 
-def _draw_one(
+def draw_one(
     rng: Any,
     arrivals: Any,
     lengths: Any,
@@ -297,9 +297,4 @@ def _draw(
         )
 
 
-fill_counts = compiled(_fill_counts)
-fill_arrivals = compiled(_fill_arrivals)
-fill_lengths = compiled(_fill_lengths)
-fill_signals = compiled(_fill_signals)
-draw_one = compiled(_draw_one)
 _draw_rows = compiled(_draw, keep=True, allocates=True)

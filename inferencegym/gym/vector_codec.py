@@ -188,16 +188,16 @@ def _decode_rows(low: int, high: int, mode: int, rows: Any, knobs: Any) -> None:
                 rows[i, knob] = knobs.levels[knob, int(entry)]
             elif kind == _REAL:
                 span = knobs.high[knob] - knobs.low[knob]
-                rows[i, knob] = min(knobs.low[knob] + share(entry) * span, knobs.high[knob])
+                rows[i, knob] = min(knobs.low[knob] + unit_of(entry) * span, knobs.high[knob])
             elif kind == _WHOLE:
-                below = count_below(knobs.edges[knob], knobs.edge_count[knob], share(entry))
+                below = count_below(knobs.edges[knob], knobs.edge_count[knob], unit_of(entry))
                 rows[i, knob] = knobs.low[knob] + below
             else:
                 count = knobs.level_count[knob]
-                rows[i, knob] = knobs.levels[knob, min(int(share(entry) * count), count - 1)]
+                rows[i, knob] = knobs.levels[knob, min(int(unit_of(entry) * count), count - 1)]
 
 
-def _count_below(edges: Any, count: int, value: float) -> int:
+def count_below(edges: Any, count: int, value: float) -> int:
     """``bisect_right``."""
     low, high = 0, count
     while low < high:
@@ -211,7 +211,7 @@ def _count_below(edges: Any, count: int, value: float) -> int:
 
 def _encode_rows(low: int, high: int, values: Any, previous: Any, features: Any, out: Any) -> None:
     for i in range(low, high):
-        encode_one(
+        encode_row(
             values[i],
             previous[i],
             features.scale,
@@ -223,8 +223,5 @@ def _encode_rows(low: int, high: int, values: Any, previous: Any, features: Any,
         )
 
 
-share = compiled(unit_of)
-count_below = compiled(_count_below)
-encode_one = compiled(encode_row)
 _decode = compiled(_decode_rows, keep=True)
 _encode = compiled(_encode_rows, keep=True)

@@ -46,8 +46,8 @@ _OPEN_TO_GET = frozenset(
 _OPEN_FOLDERS = ("/web/assets/", "/web/static/", "/web/gradio_api/heartbeat/")
 """The framework's own scripts and styles, and the stream by which it sees that a visitor has left."""
 _OPEN_TO_POST = frozenset({"/web/gradio_api/queue/join", "/web/gradio_api/cancel", "/web/gradio_api/reset"})
-"""How the page calls its functions and cancels a call (a cancel says reset, too, which does nothing). Other ways
-to call them pass the queue by."""
+"""How the page calls its functions and cancels a call (a cancel says reset, too, which does nothing). Other
+ways to call them pass the queue by."""
 
 _CALL = "/queue/join"
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
+import sys
 from math import log1p
 from pathlib import Path
 from typing import Any
@@ -10,6 +15,7 @@ import pytest
 
 from simulator import compiled as module
 from simulator.compiled import cache_folder, compiled
+from tests.live import ROOT
 
 
 def _twice(value: float) -> float:
@@ -23,23 +29,34 @@ def _apply(values: Any, function: Any) -> float:
     return total
 
 
+def _thrice(value: float) -> float:
+    return 3.0 * value
+
+
 def _call_global(value: float) -> float:
     return _twice(value) + log1p(value)
 
 
 def test_a_parameter_can_be_bound_to_a_compiled_function() -> None:
-    bound: Any = compiled(_apply, function=compiled(_twice))
+    bound: Any = compiled(_apply, function=_twice)
     assert bound((1.0, 2.5)) == _apply((1.0, 2.5), _twice) == 7.0
 
 
-def test_globals_are_replaced_in_the_copy_alone() -> None:
-    copy = compiled(_call_global, _twice=compiled(_twice))
+def test_what_is_called_by_name_is_compiled_too_in_the_copy_alone() -> None:
+    copy: Any = compiled(_call_global)
     assert copy(0.3) == _call_global(0.3)
+    assert hasattr(copy.py_func.__globals__["_twice"], "py_func")
     assert not hasattr(_twice, "py_func")
 
 
+def test_a_global_can_be_replaced_in_the_copy() -> None:
+    copy = compiled(_call_global, _twice=_thrice)
+    assert copy(0.3) == 3.0 * 0.3 + log1p(0.3)
+    assert compiled(_call_global)(0.3) == _call_global(0.3)
+
+
 def test_machine_code_is_kept_in_a_folder_of_this_user() -> None:
-    folder = cache_folder()
+    folder = cache_folder("digest")
     assert folder is not None
     assert folder.is_dir()
 
@@ -51,12 +68,12 @@ def test_a_folder_that_cannot_be_made_is_passed_over(tmp_path: Path, monkeypatch
     monkeypatch.setenv("HOME", str(blocked))
     monkeypatch.setattr(module.tempfile, "gettempdir", lambda: str(tmp_path))
     cache_folder.cache_clear()
-    folder = cache_folder()
+    folder = cache_folder("digest")
     assert folder is not None
     assert folder.is_relative_to(tmp_path)
     monkeypatch.setattr(module.tempfile, "gettempdir", lambda: str(blocked))
     cache_folder.cache_clear()
-    assert cache_folder() is None
+    assert cache_folder("digest") is None
     cache_folder.cache_clear()
 
 
@@ -65,12 +82,45 @@ def test_code_of_somebody_else_is_not_run(tmp_path: Path, monkeypatch: pytest.Mo
     assert module._is_ours(tmp_path) is False
 
 
-def test_a_change_of_a_source_changes_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("simulator/engine.py", "env/serving_batch.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("a = 1\n")
-    monkeypatch.setattr(module, "__file__", str(tmp_path / "simulator" / "compiled.py"))
-    before = module._source_hash()
-    assert module._source_hash() == before
-    (tmp_path / "simulator/engine.py").write_text("a = 2\n")
-    assert module._source_hash() != before
+PROGRAM = """
+import json
+import agents.market_arena, env.routing_batch, env.serving_batch, simulator.autoscaling_compiled
+from simulator.compiled import _DIGESTS
+print(json.dumps({f"{copy.py_func.__module__}.{copy.__name__}": digest for copy, digest in _DIGESTS.items()}))
+"""
+
+
+def digests_of(root: Path) -> dict[str, str]:
+    """Of everything that is compiled, in a process of its own that imports the project from ``root``."""
+    env = {**os.environ, "PYTHONPATH": str(root)}
+    ran = subprocess.run([sys.executable, "-c", PROGRAM], cwd=root, env=env, capture_output=True, check=True)
+    return json.loads(ran.stdout)
+
+
+def test_machine_code_follows_the_sources_that_it_is_made_from(tmp_path: Path) -> None:
+    for package in ("simulator", "env", "agents", "grader", "inferencegym"):
+        ignored = shutil.ignore_patterns("__pycache__", "results")
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
+    before = digests_of(tmp_path)
+
+    def change(name: str, old: str, new: str) -> set[str]:
+        file = tmp_path / name
+        text = file.read_text()
+        assert old in text
+        file.write_text(text.replace(old, new, 1))
+        after = digests_of(tmp_path)
+        file.write_text(text)
+        return {name for name in before if after[name] != before[name]}
+
+    assert change("agents/llm.py", "from __future__", "# a remark\nfrom __future__") == set()
+    assert change("simulator/market_kernel.py", "def thin_line", "# a remark\ndef thin_line") == set()
+    # A kernel, and all that call it, but no other.
+    changed = change("simulator/market_kernel.py", "    hours[", "    0 + hours[")
+    assert "agents.market_arena._play_rows" in changed
+    assert not any("serving" in name or "routing" in name for name in changed)
+    # A constant that comes from a module of plain models.
+    changed = change("env/reward.py", "MEMORY_SLOPE_GB = ", "MEMORY_SLOPE_GB = 1.0 + ")
+    assert changed == {"env.serving_batch._advance_rows", "env.serving_batch.weigh"}
+    # Columns of a tuple of arrays that is handed in.
+    changed = change("simulator/vector_state.py", "    floats: ", "    another: int\n    floats: ")
+    assert "env.serving_batch._advance_rows" in changed

@@ -89,9 +89,8 @@ def _fill(rate: int, source: Any, out: Any, draw: Any) -> None:
 def many_poissons(rate: int, count: int) -> Any:
     """By the compiled copy, which the vectors above hold to the plain one."""
     from simulator.compiled import compiled
-    from simulator.market_vector import compiled_poisson
 
-    fill = compiled(_fill, draw=compiled_poisson)
+    fill = compiled(_fill, draw=poisson)
     out = np.zeros(count, dtype=np.int64)
     source = np.random.PCG64(99)
     for start in range(0, count, 20_000):

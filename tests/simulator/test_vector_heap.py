@@ -7,17 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator import serving_engine as lists
-from simulator.vector_heap import (
-    HEAP_SIZE,
-    STACK_LENGTH,
-    TAGS_SIZE,
-    heap_first,
-    heap_pop,
-    heap_push,
-    heap_take_latest,
-)
+from simulator import vector_heap
+from simulator.compiled import compiled
+from simulator.vector_heap import HEAP_SIZE, STACK_LENGTH, TAGS_SIZE
 
 LEFT = -2
+heap_first = compiled(vector_heap.heap_first)
+heap_pop = compiled(vector_heap.heap_pop)
+heap_push = compiled(vector_heap.heap_push)
+heap_take_latest = compiled(vector_heap.heap_take_latest)
 
 
 class Both:

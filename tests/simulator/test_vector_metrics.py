@@ -7,10 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator import engine as kernel
-from simulator import serving_engine
-from simulator.vector_metrics import percentile, sort, waiting_id
+from simulator import serving_engine, vector_metrics
+from simulator.compiled import compiled
 
 VALUES = st.lists(st.floats(0.0, 100.0), min_size=1, max_size=200)
+percentile = compiled(vector_metrics.percentile)
+sort = compiled(vector_metrics.sort)
+waiting_id = compiled(vector_metrics.waiting_id)
 
 
 @given(VALUES)

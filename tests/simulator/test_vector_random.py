@@ -7,9 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.vector_random import STATE_SIZE, Ziggurat, bounded, normal, poisson, seed_state, uniform
+from simulator import vector_random
+from simulator.compiled import compiled
+from simulator.vector_random import STATE_SIZE, Ziggurat
 
 TABLES = Ziggurat.load()
+seed_state = compiled(vector_random.seed_state)
+uniform = compiled(vector_random.uniform)
+bounded = compiled(vector_random.bounded)
+normal = compiled(vector_random.normal)
+poisson = compiled(vector_random.poisson)
 
 
 def state_of(seed: int) -> np.ndarray:
