@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from inferencegym.errors import InvalidValueError
 from simulator.data.benchmark_record import Record
-from simulator.data.measurements import Collected, LoadTest, Measurement
+from simulator.data.load_test import LoadTest
+from simulator.data.measurements import Collected, Measurement
 from simulator.data.pack_columns import PackSettings
 
 __all__ = ["COLUMNS", "MAX_ROWS", "is_plain_table", "read_plain_table"]
@@ -84,6 +85,7 @@ def _take_in(row: Record, tier: int, into: Collected) -> None:
                 mean_ttft_ms=row.number("ttft_ms"),
                 mean_tpot_ms=row.number("tpot_ms"),
                 concurrency=clients,
+                mean_latency_ms=row.number("latency_s") * 1e3 if row.has("latency_s") else None,
             )
         )
         return

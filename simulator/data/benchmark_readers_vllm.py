@@ -3,15 +3,19 @@
 One JSON object a run: ``duration`` (s), ``completed``, ``failed``, ``total_input_tokens``,
 ``total_output_tokens``, ``request_throughput``, ``max_concurrency``, ``request_rate`` (``"inf"`` for none),
 ``mean_ttft_ms``, ``median_ttft_ms``, ``p99_ttft_ms``, the same of ``tpot``, and ``model_id``. SGLang's
-``bench_serving`` writes the same names. TPOT leaves the first token out.
+``bench_serving`` writes the same names, and no ``num_prompts``. TPOT leaves the first token out.
 """
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
+from simulator.data.benchmark_counts import Counts, counts_of
+from simulator.data.benchmark_doubts import apart, speculation
 from simulator.data.benchmark_record import Record
-from simulator.data.measurements import Collected, LoadTest
+from simulator.data.load_test import LoadTest, Names
+from simulator.data.measurements import Collected
 
 __all__ = ["is_vllm_result", "read_vllm_result"]
 
@@ -19,6 +23,12 @@ _MARKS = ("total_input_tokens", "total_output_tokens", "mean_ttft_ms", "mean_tpo
 
 _ENGINES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm", "lmdeploy": "lmdeploy"}
 """Backends that name an engine; the others (``openai``, ``openai-chat``) name a protocol."""
+
+_LATENCIES = ("mean_e2el_ms", "mean_e2e_latency_ms")
+"""Mean latency as vLLM and SGLang name it."""
+
+_OWN_TIMES = ("trace",)
+"""What SGLang writes for a rate where prompts came at the times of a trace."""
 
 
 def is_vllm_result(document: dict[str, Any]) -> bool:
@@ -35,53 +45,98 @@ def read_vllm_result(result: Record, tier: int, into: Collected) -> None:
     engine = _ENGINES.get(str(result.values.get("backend")))
     if engine is not None:
         into.engines.add(engine)
-    reason = _unusable(result)
+    counts = counts_of(result)
+    reason = _unusable(result, counts)
     if reason:
         into.leave_out(result.place, reason)
-        return
-    completed = result.number("completed")
-    failed = result.optional("failed", above=False) or 0.0
+    else:
+        into.add_load_test(_load_test(result, counts, tier))
+
+
+def _load_test(result: Record, counts: Counts, tier: int) -> LoadTest:
     for metric in ("ttft", "tpot"):
         result.ordered(f"median_{metric}_ms", f"p99_{metric}_ms")
-    into.add_load_test(
-        LoadTest(
-            where=result.place,
-            tier=tier,
-            prompt_tokens=result.number("total_input_tokens") / completed,
-            output_tokens=result.number("total_output_tokens") / completed,
-            mean_ttft_ms=result.number("mean_ttft_ms"),
-            mean_tpot_ms=result.number("mean_tpot_ms"),
-            median_ttft_ms=result.optional("median_ttft_ms"),
-            median_tpot_ms=result.optional("median_tpot_ms"),
-            throughput_rps=result.optional("request_throughput") or completed / result.number("duration"),
-            concurrency=result.optional("max_concurrency"),
-            failed_share=failed / (completed + failed),
-        )
+    latency = next((name for name in _LATENCIES if result.has(name)), _LATENCIES[0])
+    return LoadTest(
+        where=result.place,
+        tier=tier,
+        prompt_tokens=result.number("total_input_tokens") / counts.completed,
+        output_tokens=result.number("total_output_tokens") / counts.answered,
+        mean_ttft_ms=result.number("mean_ttft_ms"),
+        mean_tpot_ms=result.number("mean_tpot_ms"),
+        median_ttft_ms=result.optional("median_ttft_ms"),
+        median_tpot_ms=result.optional("median_tpot_ms"),
+        throughput_rps=result.optional("request_throughput") or counts.completed / result.number("duration"),
+        concurrency=result.optional("max_concurrency"),
+        failed_share=counts.failed_share,
+        failed_by=counts.failed_by,
+        request_rate_rps=_request_rate(result),
+        requests=counts.sent,
+        most_in_flight=result.optional("max_concurrent_requests"),
+        mean_latency_ms=result.optional(latency),
+        unusable=_rates_apart(result),
+        names=Names(
+            "mean_ttft_ms",
+            "mean_tpot_ms",
+            latency,
+            "max_concurrency",
+            "num_prompts",
+            "max_concurrent_requests",
+        ),
     )
 
 
-def _unusable(result: Record) -> str:
+def _request_rate(result: Record) -> float | None:
+    """Requests a second that were asked for; infinite where the client held nothing back, None where
+    unsaid."""
+    value = result.values.get("request_rate")
+    if value == inf or (isinstance(value, str) and value.strip().casefold() in ("inf", "infinity")):
+        return inf
+    if not result.has("request_rate") or value in _OWN_TIMES:
+        return None
+    if isinstance(value, str):
+        result.refuse("request_rate", 'a number above 0, "inf" or "trace"')
+    return result.number("request_rate")
+
+
+def _unusable(result: Record, counts: Counts) -> str:
     """Why a whole run is of no use, or nothing."""
-    _check_lists(result)
-    if result.number("completed", above=False) == 0.0:
-        return "no request was completed"
+    if counts.answered <= 0.0:
+        return f"no request was completed{f' ({counts.failed_by})' if counts.failed_by else ''}"
     if not (result.has("mean_ttft_ms") and result.has("mean_tpot_ms")):
-        return (
-            "it has no token timings (mean_ttft_ms, mean_tpot_ms): a pooling run, or one without a tokenizer"
-        )
+        return _without_means(result)
     if result.has("ramp_up_strategy"):
         return "its request rate was ramped up (ramp_up_strategy): there is no steady state to read"
-    if any(name.startswith("spec_decode_") for name in result.values):
-        return "it decoded speculatively (spec_decode_*): measure with speculation off, the pack adds it"
-    if result.number("total_output_tokens", above=False) <= result.number("completed"):
+    if drafts := speculation(result.values):
+        return f"it decoded speculatively ({drafts}): measure with speculation off, the pack adds it"
+    if counts.contradiction:
+        return counts.contradiction
+    if result.number("total_output_tokens", above=False) <= counts.answered:
         return "its outputs have one token each: there is no time per output token"
     return ""
 
 
-def _check_lists(result: Record) -> None:
-    """With ``--save-detailed`` there is a list of lengths a side, request by request."""
-    inputs, outputs = result.values.get("input_lens"), result.values.get("output_lens")
-    if isinstance(inputs, list) and isinstance(outputs, list):
-        sizes: tuple[int, int] = (len(inputs), len(outputs))  # pyright: ignore[reportUnknownArgumentType]
-        if sizes[0] != sizes[1]:
-            result.refuse("output_lens", f"a list as long as input_lens, {sizes[0]}, not {sizes[1]}")
+def _without_means(result: Record) -> str:
+    """What is there in place of the two means."""
+    missing = [name for name in ("mean_ttft_ms", "mean_tpot_ms") if not result.has(name)]
+    for name in missing:
+        metric = name.split("_")[1]
+        if other := next((n for n in (f"mean_{metric}_s", f"mean_{metric}") if result.has(n)), ""):
+            return f"it has {other} where {name} belongs: is it in seconds? Give milliseconds under that name"
+        if other := next((n for n in (f"median_{metric}_ms", f"p50_{metric}_ms") if result.has(n)), ""):
+            return f"it has {other} and no {name}: throughput times latency is about means, not medians"
+    return f"it has no token timings ({', '.join(missing)}): a pooling run, or one without a tokenizer"
+
+
+def _rates_apart(result: Record) -> str:
+    """Rates that are not their counts by the duration are of another run, or of several."""
+    if not result.has("duration"):
+        return ""
+    duration_s = result.number("duration")
+    for rate, count in (("request_throughput", "completed"), ("output_throughput", "total_output_tokens")):
+        if result.has(rate) and apart(result.number(rate, above=False), result.number(count) / duration_s):
+            return (
+                f"{rate} is {result.number(rate, above=False):.4g}/s, {count} / duration "
+                f"{result.number(count) / duration_s:.4g}/s: its figures do not belong to one run"
+            )
+    return ""

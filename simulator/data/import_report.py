@@ -18,6 +18,7 @@ from simulator.data.import_measurements import (
     usable,
 )
 from simulator.data.measured_figures import QUANTITIES, Figure, PackPredictor
+from simulator.data.measured_limits import WeightReading, possible, reading_of_pack
 from simulator.data.measurements import LeftOut, Measurements
 from simulator.data.pack_columns import PackSettings, build_pack
 from simulator.data.pack_io import TracePack
@@ -119,6 +120,8 @@ def hold_against(measurements: Measurements, pack: TracePack) -> ImportReport:
     Raises ``InvalidValueError`` when there is no figure to hold it against.
     """
     figures, left_out = usable(measurements)
+    figures, impossible = possible(figures, reading_of_pack(pack.metadata))
+    left_out += impossible
     if not figures:
         raise InvalidValueError("usable figures", 0, "one or more", _reasons(left_out))
     errors = tuple(PackPredictor(pack).errors(figures).tolist())
@@ -137,6 +140,8 @@ def import_pack(measurements: Measurements, request: ImportRequest) -> ImportRep
     base = RooflineKernels.named(request.system, _model(measurements, request), system.memory_gib)
     figures, left_out = usable(measurements)
     _check_memory(base, figures, system.memory_gib)
+    figures, impossible = possible(figures, WeightReading.of(base))
+    left_out += impossible
     settings = PackSettings(
         build_date=request.build_date,
         memory_limit_gb=system.memory_gib,

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from simulator.data.load_test import CLOSED_LOOP_SHARE, LoadTest, contradiction
 
 __all__ = ["Collected", "LeftOut", "LoadTest", "Measurement", "Measurements", "from_load_test"]
-
-CLOSED_LOOP_SHARE = 0.8
-"""Share of the permitted concurrency that must be in flight on average for a run to count as limited by it.
-Below, the arrivals limit it, or ramping up and down fills much of the run."""
 
 MAX_PREFILL_AHEAD = 0.25
 """Requests, on average, that an arrival finds waiting for their first token, up to which the median TTFT is
 taken for one without a queue: at least three of four arrivals then find nobody ahead."""
 
-INCONSISTENT_IN_FLIGHT = 1.1
-"""Throughput times latency above this multiple of the concurrency cannot come from one run."""
+STARTING_SHARE = 0.5
+"""Clients as a share of all requests above which most TTFTs are of the start, when all clients ask at once,
+and so is the median."""
 
 MAX_FAILED_SHARE = 0.05
 """Share of failed requests above which a run says little about the engine."""
@@ -73,27 +73,6 @@ class Measurements:
     files: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LoadTest:
-    """Averages that a load generator reports of one run.
-
-    ``median_*`` are None where the tool reports averages alone; ``throughput_rps`` may be missing when
-    ``concurrency`` is there. ``unusable`` is the reader's own reason to leave the run out.
-    """
-
-    where: str
-    tier: int
-    prompt_tokens: float
-    output_tokens: float
-    mean_ttft_ms: float
-    mean_tpot_ms: float
-    median_ttft_ms: float | None = None
-    median_tpot_ms: float | None = None
-    throughput_rps: float | None = None
-    concurrency: float | None = None
-    failed_share: float = 0.0
-
-
 @dataclass(slots=True)
 class Collected:
     """What a reader has gathered so far of one file."""
@@ -119,55 +98,120 @@ def from_load_test(run: LoadTest) -> tuple[Sequence[Measurement], Sequence[LeftO
     """The operating point behind a load test's averages.
 
     A decoding sequence sees itself and the others that decode. In a closed loop of ``c`` clients each of the
-    other ``c - 1`` decodes for the share of its time that is not TTFT; with arrivals at a rate, the others
-    number throughput times decoding time (Little's law). The same count tells how many prefills of others
-    fall into one sequence's decoding, which is what TPOT has to be freed from.
-    """
-    if run.failed_share > MAX_FAILED_SHARE:
-        reason = f"{run.failed_share:.0%} of its requests failed; at most {MAX_FAILED_SHARE:.0%} may"
-        return (), (LeftOut(run.where, reason),)
-    if run.output_tokens < 2.0:
+    other ``c - 1`` decodes for the share of its time that is not TTFT, and so it is with ``c`` prompts that
+    are sent together; with arrivals at a rate, the others number throughput times decoding time (Little's
+    law). The same count tells how many prefills of others fall into one sequence's decoding, which is what
+    TPOT has to be freed from."""
+    reason = _useless(run) or contradiction(run) or run.unusable
+    seen = None if reason else _seen_by_one(run)
+    if seen is not None and seen.batch > run.permitted:
         reason = (
+            f"throughput times decoding time is a batch of {seen.batch:.1f}, and only {run.permitted:g} "
+            "requests "
+            "can have been in flight together: nearly all of them were, and there is no steady state to read"
+        )
+    if reason or seen is None:
+        return (), (LeftOut(run.where, reason),)
+    queue = _queue(run, seen)
+    point = Measurement(
+        where=run.where,
+        tier=run.tier,
+        batch=seen.batch,
+        prompt_tokens=run.prompt_tokens,
+        output_tokens=run.output_tokens,
+        colocated=True,
+        tpot_ms=seen.tpot_ms,
+        ttft_ms=None if queue else run.median_ttft_ms or run.mean_ttft_ms,
+    )
+    return (point,), [LeftOut(run.where, told) for told in (queue, _failures(run)) if told]
+
+
+class _Seen(NamedTuple):
+    """What a decoding sequence sees: itself and the others that decode, and its TPOT.
+
+    ``waiting`` others have not got their first token.
+    """
+
+    batch: float
+    waiting: float
+    tpot_ms: float
+
+
+def _useless(run: LoadTest) -> str:
+    """Why even consistent figures say nothing."""
+    if run.failed_share > MAX_FAILED_SHARE:
+        return f"{run.failed_share:.0%} of its requests failed{_by(run)}; at most {MAX_FAILED_SHARE:.0%} may"
+    if run.output_tokens < 2.0:
+        return (
             f"outputs of {run.output_tokens:.1f} tokens have no time per output token; 2 or more are needed"
         )
-        return (), (LeftOut(run.where, reason),)
-    decode_ms = run.mean_tpot_ms * (run.output_tokens - 1.0)
-    in_flight = (
-        None if run.throughput_rps is None else run.throughput_rps * (run.mean_ttft_ms + decode_ms) / 1e3
-    )
-    clients = run.concurrency
-    if clients is not None and in_flight is not None and in_flight > INCONSISTENT_IN_FLIGHT * clients:
-        reason = (
-            f"throughput times latency is {in_flight:.1f} requests in flight, more than the concurrency of "
-            f"{clients:g}: its figures do not belong to one run"
+    share = 1.0 if run.in_flight is None or run.requests is None else run.in_flight / run.requests
+    if run.all_at_once and not contradiction(run) and share < CLOSED_LOOP_SHARE:
+        return (
+            f"all {run.requests:g} prompts were sent at once and {share:.0%} of them were in flight on "
+            "average: its "
+            f"batch shrinks all the time and there is no steady state to read (from {CLOSED_LOOP_SHARE:.0%} "
+            "on "
+            "there is); limit the concurrency"
         )
-        return (), (LeftOut(run.where, reason),)
-    closed = clients is not None and (in_flight is None or in_flight >= CLOSED_LOOP_SHARE * clients)
-    if closed and clients is not None:
+    return ""
+
+
+def _seen_by_one(run: LoadTest) -> _Seen:
+    if clients := _clients(run):
         # Medians: what ramping up and down does to a run touches few of its requests.
         tpot_ms, ttft_ms = run.median_tpot_ms or run.mean_tpot_ms, run.median_ttft_ms or run.mean_ttft_ms
         decode_ms = tpot_ms * (run.output_tokens - 1.0)
         decoding = (clients - 1.0) * decode_ms / (decode_ms + ttft_ms)
-        waiting = clients - 1.0 - decoding
-    else:
-        assert run.throughput_rps is not None, "a reader gives throughput or concurrency"
-        # Means: Little's law is about means, so the batch it gives belongs to the mean TPOT.
-        tpot_ms, ttft_ms = run.mean_tpot_ms, run.median_ttft_ms or run.mean_ttft_ms
-        decoding = run.throughput_rps * decode_ms / 1e3
-        waiting = run.throughput_rps * run.mean_ttft_ms / 1e3
-    queued = waiting > MAX_PREFILL_AHEAD
-    point = Measurement(
-        where=run.where,
-        tier=run.tier,
-        batch=1.0 + decoding,
-        prompt_tokens=run.prompt_tokens,
-        output_tokens=run.output_tokens,
-        colocated=True,
-        tpot_ms=tpot_ms,
-        ttft_ms=None if queued else ttft_ms,
-    )
-    reason = (
-        f"TTFT is not used, TPOT is: an arrival finds {waiting:.1f} requests waiting for their first token, "
-        f"so that TTFT is mostly a queue (up to {MAX_PREFILL_AHEAD:g} are allowed)"
-    )
-    return (point,), ((LeftOut(run.where, reason),) if queued else ())
+        return _Seen(1.0 + decoding, clients - 1.0 - decoding, tpot_ms)
+    assert run.throughput_rps is not None, "a reader gives throughput or concurrency"
+    # Means: Little's law is about means, so the batch it gives belongs to the mean TPOT.
+    decoding = run.throughput_rps * run.mean_tpot_ms * (run.output_tokens - 1.0) / 1e3
+    return _Seen(1.0 + decoding, run.throughput_rps * run.mean_ttft_ms / 1e3, run.mean_tpot_ms)
+
+
+def _clients(run: LoadTest) -> float | None:
+    """Sequences that were always in flight, or None where arrivals decided that."""
+    if run.permitted == 1.0:
+        return 1.0
+    if run.all_at_once:
+        return run.requests
+    if run.concurrency is None or run.in_flight is None:
+        return run.concurrency
+    return run.concurrency if run.in_flight >= CLOSED_LOOP_SHARE * run.concurrency else None
+
+
+def _queue(run: LoadTest, seen: _Seen) -> str:
+    """Why TTFT is not the time of one prefill, or nothing."""
+    ttft, clients = run.names.ttft, _clients(run)
+    if clients == 1.0:
+        return ""
+    if run.all_at_once:
+        return (
+            f"TTFT ({ttft}) is not used, TPOT is: all {run.requests:g} prompts were sent at once, so that "
+            "TTFT "
+            "is a queue of prefills and not one of them"
+        )
+    if clients is not None and run.requests is not None and clients > STARTING_SHARE * run.requests:
+        return (
+            f"TTFT ({ttft}) is not used, TPOT is: {clients:g} of its {run.requests:g} requests were sent at "
+            "once when it began, so that most TTFTs are that queue; send twice as many as clients, or more"
+        )
+    if seen.waiting > MAX_PREFILL_AHEAD:
+        return (
+            f"TTFT ({ttft}) is not used, TPOT is: an arrival finds {seen.waiting:.1f} requests waiting for "
+            f"their first token, so that TTFT is mostly a queue (up to {MAX_PREFILL_AHEAD:g} are allowed)"
+        )
+    return ""
+
+
+def _failures(run: LoadTest) -> str:
+    """A word about those that failed where the rest is used."""
+    if run.failed_share == 0.0:
+        return ""
+    failed = f"{run.failed_share:.1%} of its requests failed{_by(run)}"
+    return f"{failed} and are not in its figures, the rest is used"
+
+
+def _by(run: LoadTest) -> str:
+    return f" ({run.failed_by})" if run.failed_by else ""

@@ -187,6 +187,12 @@ class RooflineKernels:
             kv_pool_tokens=int(free * POOL_FRACTION // shape.kv_bytes_per_token),
         )
 
+    def least_step_ms(self, tier: int) -> float:
+        """No step is shorter: every weight but the embedding is read once, at the data sheet's bandwidth."""
+        shape = self._shape
+        layer_bytes = shape.layers * shape.layer_parameters * _WEIGHT_BYTES_PER_PARAMETER[tier]
+        return (layer_bytes + shape.vocabulary * shape.hidden * _BF16_BYTES) / self._bandwidth * 1e3
+
     @property
     def _peak_flops(self) -> float:
         return self._gpu.bf16_tflops * 1e12

@@ -162,7 +162,7 @@ def test_a_table_of_clients_names_tiers_and_may_leave_the_output_out(write: Writ
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"mean_tpot_ms": None}, "no token timings"),
+        ({"mean_tpot_ms": None, "median_tpot_ms": None}, "no token timings (mean_tpot_ms)"),
         ({"completed": 0}, "no request was completed"),
         ({"ramp_up_strategy": "linear"}, "no steady state"),
         ({"spec_decode_acceptance_rate": 61.0}, "speculatively"),

@@ -1,0 +1,124 @@
+"""What tells a reader that a result does not mean what its names say: drafts, tokens, failures, rates.
+
+Tools name these things differently, and older versions leave some out. Names seen: vLLM's ``spec_decode_*``;
+SGLang's ``accept_length`` and, in its ``server_info``, ``speculative_algorithm`` and
+``avg_spec_accept_length``; AIPerf's ``spec_decode_*``, ``total_draft_tokens`` and
+``pooled_spec_decode_acceptance_histogram``; TensorRT-LLM's ``speculative_config`` and ``acceptance_length``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from math import inf
+from typing import Any, cast
+
+from simulator.data.benchmark_record import Record
+
+__all__ = ["apart", "entries_of", "reported_errors", "speculation"]
+
+MAX_DISAGREEMENT = 0.10
+"""Relative difference of two counts of the same tokens or requests up to which both are believed. Text that
+is put through a tokenizer again has up to 5 % fewer tokens in SGLang's published runs with real text; TPOT
+is wrong by as much as the count is."""
+
+_LENGTH = re.compile(r"(?:^|_)acc(?:ept(?:ance|ed)?)?_len(?:gth)?s?$")
+"""Tokens a step: 1 without drafts."""
+
+_DRAFTS = re.compile(
+    r"(?:^|_)spec_?decod|^num_spec(?:ulative)?_(?:tokens|steps)$|^(?:total_)?(?:num_)?(?:accepted_)?drafts?(?:_tokens)?$"
+    r"|^(?:total_)?(?:num_)?accepted_tokens$|(?:^|_)(?:draft_)?accept(?:ance)?_rate$|^spec_verify_ct$"
+)
+"""Counts and rates that are 0 or absent without drafts."""
+
+_METHOD = re.compile(
+    r"^spec(?:ulative)?_(?:algorithm|algo|config|decoding_config|model|method|draft_model_path)$"
+)
+"""Settings that name a method of drafting; other ``speculative_*`` settings have defaults without one."""
+
+_OFF = ("", "none", "null", "off", "false", "disabled", "no", "n/a", "-")
+
+_MAX_COUNT = 1e300
+
+
+def speculation(values: Mapping[str, Any]) -> str:
+    """The field that says that drafts were accepted or made, with its value, or nothing. At any depth."""
+    for name, value in entries_of(values):
+        key = name.casefold().replace(" ", "_").replace("-", "_")
+        if _LENGTH.search(key):
+            speculative = _largest(value) > 1.0
+        elif _DRAFTS.search(key):
+            speculative = _largest(value) > 0.0
+        else:
+            speculative = _METHOD.search(key) is not None and _is_set(value)
+        if speculative:
+            return f"{name} {_shown(value)}"
+    return ""
+
+
+def entries_of(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """All names and values of an object and of the objects in it."""
+    waiting: list[Mapping[str, Any]] = [values]
+    while waiting:
+        for name, value in waiting.pop(0).items():
+            yield name, value
+            inner = cast("list[Any]", value if isinstance(value, list) else [value])
+            waiting += [cast("dict[str, Any]", entry) for entry in inner if isinstance(entry, dict)]
+
+
+def reported_errors(result: Record, name: str = "error_summary") -> float:
+    """Errors in a summary: a number, counts by message, or a list of objects with ``count``.
+
+    Raises ``InvalidValueError`` for a count that is none.
+    """
+    summary = result.values.get(name)
+    if isinstance(summary, dict):
+        counts = Record(result.at(name), "key", cast("dict[str, Any]", summary))
+        return sum(counts.number(key, above=False) for key in counts.values)
+    if not isinstance(summary, list):
+        return result.optional(name, above=False) or 0.0
+    total = 0.0
+    for index, entry in enumerate(cast("list[Any]", summary)):
+        if not isinstance(entry, dict):
+            total += 1.0 if _is_set(entry) else 0.0
+            continue
+        counted = Record(f"{result.at(name)} [{index}]", "key", cast("dict[str, Any]", entry))
+        total += counted.number("count", above=False) if counted.has("count") else 1.0
+    return total
+
+
+def apart(one: float, other: float) -> bool:
+    """Do two counts of the same thing disagree?"""
+    return abs(one - other) > MAX_DISAGREEMENT * max(one, other)
+
+
+def _largest(value: Any) -> float:
+    """The largest number of a value: of itself, of a list, or of a metric's object. What is none is
+    infinite."""
+    if isinstance(value, dict):
+        metric = cast("dict[str, Any]", value)
+        return _largest(metric["avg"] if "avg" in metric else list(metric.values()))
+    if isinstance(value, list):
+        return max((_largest(entry) for entry in cast("list[Any]", value)), default=0.0)
+    if isinstance(value, str):
+        return _largest_of_text(value)
+    if not isinstance(value, int | float):
+        return 0.0
+    return inf if value != value or value > _MAX_COUNT else float(value)
+
+
+def _largest_of_text(value: str) -> float:
+    """A word that is no number and does not say "none" is taken for one that says that there were drafts."""
+    try:
+        return _largest(float(value))
+    except ValueError:
+        return inf if _is_set(value) else 0.0
+
+
+def _is_set(value: Any) -> bool:
+    return value.strip().casefold() not in _OFF if isinstance(value, str) else bool(value)
+
+
+def _shown(value: Any) -> str:
+    text = f"{value:g}" if isinstance(value, float) else str(cast("object", value))
+    return text if len(text) <= 40 else text[:37] + "..."
