@@ -3,7 +3,8 @@ so.
 
 vLLM counts ``failed`` since version 0.11, before only ``num_prompts`` tells of failures; SGLang counts none
 at all. With details (``--save-detailed``, ``--output-details``) there is a list entry a request: its
-lengths, where 0 output tokens is a failure or an empty answer, and its error, empty for none."""
+lengths, where 0 output tokens is a failure or an empty answer, and its error, empty for none.
+"""
 
 from __future__ import annotations
 
@@ -89,8 +90,7 @@ def _contradiction(result: Record, missing: dict[str, float], lengths: dict[str,
             if other is not None and apart(counted, other):
                 return (
                     f"{total} is {counted:g}, {name} {other:g}: answers that ended early are counted in "
-                    "full, or "
-                    "tokens are counted wrongly, and so is the time per token"
+                    "full, or tokens are counted wrongly, and so is the time per token"
                 )
     return ""
 

@@ -3,7 +3,8 @@
 Little's law says how many requests were in flight on average: throughput times latency. The load that the
 tool says it applied (so many clients, so many prompts, a rate) says how many should have been. Where the two
 are far apart something is not what its name says, and a run that lies is of no use, whichever of its figures
-does."""
+does.
+"""
 
 from __future__ import annotations
 
@@ -134,8 +135,7 @@ def _against_latency(run: LoadTest) -> str:
     names = run.names
     return (
         f"{names.ttft} + {names.tpot} x (output - 1) is {run.latency_if(1.0, 1.0):.4g} ms, {names.latency} "
-        "says "
-        f"{stated:.4g} ms: {guess or 'its figures do not belong to one run'}"
+        f"says {stated:.4g} ms: {guess or 'its figures do not belong to one run'}"
     )
 
 

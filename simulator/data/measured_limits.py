@@ -1,7 +1,8 @@
 """What no GPU can have measured: a forward pass that is shorter than reading the model's weights once.
 
 Every output token after the first takes one such pass, and so does the first; only drafts give several
-tokens a pass. It holds whatever the engine, and whatever part of the prompt comes from a prefix cache."""
+tokens a pass. It holds whatever the engine, and whatever part of the prompt comes from a prefix cache.
+"""
 
 from __future__ import annotations
 
@@ -84,6 +85,5 @@ def _impossible(figure: Figure, reading: WeightReading) -> str:
         )
     return (
         f"{figure.quantity} is {figure.measured:.4g}{unit}, and reading the {reading.tier_names[tier]} "
-        "weights of "
-        f"{reading.of_what} takes {least:.3g}{unit} at its peak bandwidth: {why}"
+        f"weights of {reading.of_what} takes {least:.3g}{unit} at its peak bandwidth: {why}"
     )

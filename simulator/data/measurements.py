@@ -101,14 +101,14 @@ def from_load_test(run: LoadTest) -> tuple[Sequence[Measurement], Sequence[LeftO
     other ``c - 1`` decodes for the share of its time that is not TTFT, and so it is with ``c`` prompts that
     are sent together; with arrivals at a rate, the others number throughput times decoding time (Little's
     law). The same count tells how many prefills of others fall into one sequence's decoding, which is what
-    TPOT has to be freed from."""
+    TPOT has to be freed from.
+    """
     reason = _useless(run) or contradiction(run) or run.unusable
     seen = None if reason else _seen_by_one(run)
     if seen is not None and seen.batch > run.permitted:
         reason = (
             f"throughput times decoding time is a batch of {seen.batch:.1f}, and only {run.permitted:g} "
-            "requests "
-            "can have been in flight together: nearly all of them were, and there is no steady state to read"
+            "requests can have been in flight together: nearly all of them were, and there is no steady state"
         )
     if reason or seen is None:
         return (), (LeftOut(run.where, reason),)
@@ -149,10 +149,8 @@ def _useless(run: LoadTest) -> str:
     if run.all_at_once and not contradiction(run) and share < CLOSED_LOOP_SHARE:
         return (
             f"all {run.requests:g} prompts were sent at once and {share:.0%} of them were in flight on "
-            "average: its "
-            f"batch shrinks all the time and there is no steady state to read (from {CLOSED_LOOP_SHARE:.0%} "
-            "on "
-            "there is); limit the concurrency"
+            "average: its batch shrinks all the time, and there is no steady state to read (from "
+            f"{CLOSED_LOOP_SHARE:.0%} on there is); limit the concurrency"
         )
     return ""
 
@@ -189,8 +187,7 @@ def _queue(run: LoadTest, seen: _Seen) -> str:
     if run.all_at_once:
         return (
             f"TTFT ({ttft}) is not used, TPOT is: all {run.requests:g} prompts were sent at once, so that "
-            "TTFT "
-            "is a queue of prefills and not one of them"
+            "TTFT is a queue of prefills and not one of them"
         )
     if clients is not None and run.requests is not None and clients > STARTING_SHARE * run.requests:
         return (
