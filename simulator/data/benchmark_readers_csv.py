@@ -5,9 +5,9 @@ Columns, in any order; others are named and not looked at:
 - ``batch_size``: sequences that decode together, with no prefill in between; or ``concurrency``: clients of a
   closed loop, each of which asks again when it is answered. One of the two.
 - ``prompt_tokens``; ``output_tokens`` (256, the pack's reference length, where there is no such column).
-- ``tpot_ms``, ``ttft_ms``, or ``latency_s`` of a whole offline batch of ``batch_size`` prompts. A cell may be
-  empty, not all of them. TTFT is that of one prompt without a queue: leave it empty where prompts were
-  prefilled together.
+- ``tpot_ms``, ``ttft_ms``, or ``latency_s`` of a whole offline batch of ``batch_size`` prompts; with
+  ``concurrency`` that of a request, which TTFT and TPOT are held against. A cell may be empty, not all of
+  them. TTFT is that of one prompt without a queue: leave it empty where prompts were prefilled together.
 - ``tier``: FP16, INT8 or INT4, or as the pack in question names them; where there is no such column, what the
   caller says.
 """
@@ -32,7 +32,8 @@ MAX_ROWS = 10_000
 MAX_SEQUENCES = 4096.0
 
 _KNOWN = (
-    "Needed: batch_size or concurrency; prompt_tokens; tpot_ms, ttft_ms or latency_s. "
+    "Needed: batch_size or concurrency; prompt_tokens; tpot_ms, ttft_ms (milliseconds) or latency_s "
+    "(seconds). "
     "Optional: output_tokens, tier."
 )
 
@@ -51,7 +52,11 @@ def read_plain_table(
     filled = [(number, cells) for number, cells in rows[1:] if any(cells)]
     unread = [name for name in header if name not in COLUMNS]
     if unread and filled:
-        into.leave_out(f"{file}: line {line}", f"columns that are not known: {', '.join(unread)}")
+        times = any(word in name.casefold() for name in unread for word in ("ttft", "tpot", "itl", "latency"))
+        known = (
+            "; times are read from tpot_ms, ttft_ms (milliseconds) and latency_s (seconds)" if times else ""
+        )
+        into.leave_out(f"{file}: line {line}", f"columns that are not known: {', '.join(unread)}{known}")
     for number, cells in filled:
         place = f"{file}: line {number}"
         if len(cells) != len(header):

@@ -31,6 +31,9 @@ LATENCY_FACTOR = 1.5
 """Between a stated mean latency and TTFT + TPOT x (output - 1) of the means. They differ where long outputs
 are slower or faster per token than short ones, in runs of vLLM at hand by up to 2 %."""
 
+MEDIAN_BELOW = 100.0
+"""Times a mean may be its median: TTFTs with a queue at the start reach 3 in runs at hand."""
+
 _UNITS = {1e3: "seconds", 1e-3: "microseconds"}
 """What a figure may be in instead of milliseconds."""
 
@@ -124,15 +127,31 @@ class LoadTest:
 
 def contradiction(run: LoadTest) -> str:
     """Why the figures cannot be of one run, in the units that they claim; nothing where they can."""
-    return _against_latency(run) or _against_load(run)
+    return _against_medians(run) or _against_latency(run) or _against_load(run)
+
+
+def _against_medians(run: LoadTest) -> str:
+    """Fewer than half of the requests take longer than twice the mean, so that no median is above that."""
+    for name, mean, median in (
+        (run.names.ttft, run.mean_ttft_ms, run.median_ttft_ms),
+        (run.names.tpot, run.mean_tpot_ms, run.median_tpot_ms),
+    ):
+        if median is not None and not mean / MEDIAN_BELOW <= median <= 2.0 * mean:
+            return (
+                f"{name} is {mean:.4g}, its median {median:.4g}: one of them is in another unit, or they do "
+                "not belong to one run"
+            )
+    return ""
 
 
 def _against_latency(run: LoadTest) -> str:
     stated = run.mean_latency_ms
     if stated is None or _near(run.latency_if(1.0, 1.0), stated):
         return ""
-    guess = _other_unit(run, lambda ttft, tpot: _near(run.latency_if(ttft, tpot), stated))
     names = run.names
+    guess = _other_unit(run, lambda ttft, tpot: _near(run.latency_if(ttft, tpot), stated))
+    if _near(run.latency_if(1.0, 1.0), 1e3 * stated):
+        guess = f"{names.latency} looks like seconds, where milliseconds belong"
     return (
         f"{names.ttft} + {names.tpot} x (output - 1) is {run.latency_if(1.0, 1.0):.4g} ms, {names.latency} "
         f"says {stated:.4g} ms: {guess or 'its figures do not belong to one run'}"
@@ -148,8 +167,8 @@ def _against_load(run: LoadTest) -> str:
     unit = _other_unit(run, lambda ttft, tpot: _fits(run.in_flight_if(ttft, tpot), permitted))
     if in_flight > INCONSISTENT_IN_FLIGHT * permitted:
         return f"{said}, more than the concurrency of {of}: {unit or 'its figures do not belong to one run'}"
-    if _explained(run, in_flight / permitted):
-        return ""
+    if _explained(run, in_flight / permitted) or (run.all_at_once and not unit):
+        return ""  # prompts sent together whose answers differ much in length: no steady state, and no lie
     why = unit or "its figures do not belong to one run, or few requests were left for most of it"
     return f"{said}, far below the concurrency of {of}, and no rate of arrivals explains it: {why}"
 
@@ -159,8 +178,6 @@ def _explained(run: LoadTest, share: float) -> bool:
     rate = run.request_rate_rps
     if rate is None and run.concurrency is None:
         return True  # the file does not say what the load was
-    if run.all_at_once and share >= 0.1:
-        return True  # prompts sent together and answers of very different lengths: judged as no steady state
     arrived = 0.0 if rate is None or rate == inf else (run.throughput_rps or 0.0) / rate
     return share + arrived >= UNEXPLAINED_SHARE
 

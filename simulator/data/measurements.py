@@ -41,6 +41,8 @@ class Measurement:
         tpot_ms: time per output token after the first.
         ttft_ms: time to first token of a request that waits for nobody.
         latency_s: of a whole offline batch: all prompts prefilled, then all outputs decoded.
+        prefills_seen: share of the others whose prefill falls into the decoding of one sequence: all in a
+            steady state; of prompts that are sent together those behind it in the queue, half on average.
     """
 
     where: str
@@ -52,6 +54,7 @@ class Measurement:
     tpot_ms: float | None = None
     ttft_ms: float | None = None
     latency_s: float | None = None
+    prefills_seen: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,7 @@ def from_load_test(run: LoadTest) -> tuple[Sequence[Measurement], Sequence[LeftO
         colocated=True,
         tpot_ms=seen.tpot_ms,
         ttft_ms=None if queue else run.median_ttft_ms or run.mean_ttft_ms,
+        prefills_seen=0.5 if run.all_at_once else 1.0,
     )
     return (point,), [LeftOut(run.where, told) for told in (queue, _failures(run)) if told]
 
