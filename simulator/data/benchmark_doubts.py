@@ -120,5 +120,7 @@ def _is_set(value: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, dict) and "avg" in value:
+        return _shown(cast("dict[str, Any]", value)["avg"])
     text = f"{value:g}" if isinstance(value, float) else str(cast("object", value))
     return text if len(text) <= 40 else text[:37] + "..."

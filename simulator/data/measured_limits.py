@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from inferencegym.errors import InvalidValueError
 from simulator.data.import_measurements import known_model
-from simulator.data.measured_figures import Figure
+from simulator.data.measured_figures import QUANTITIES, Figure
 from simulator.data.measurements import LeftOut
 from simulator.data.pack_schema import QUANT_TIERS, TIER_NAMES, PackMetadata
 from simulator.data.roofline_kernels import GPUS, RooflineKernels
@@ -56,7 +57,10 @@ def reading_of_pack(metadata: PackMetadata) -> WeightReading | None:
 def possible(
     figures: Iterable[Figure], reading: WeightReading | None
 ) -> tuple[list[Figure], tuple[LeftOut, ...]]:
-    """The figures that can be. With one that cannot, all of its run are left out: it is not what it says."""
+    """The figures that can be. With one that cannot, all of its run are left out: it is not what it says.
+
+    Raises ``InvalidValueError`` for one that is in seconds.
+    """
     figures = list(figures)
     if reading is None:
         return figures, ()
@@ -67,23 +71,21 @@ def possible(
 
 def _impossible(figure: Figure, reading: WeightReading) -> str:
     """Why a figure cannot be, or nothing."""
-    tier, passes = figure.point.tier, 1.0
-    measured_ms = figure.measured
-    if figure.quantity == "latency_s":
-        passes, measured_ms = figure.point.output_tokens, figure.measured * 1e3
-    least_ms = reading.least_ms[tier] * passes
-    if measured_ms >= least_ms:
+    offline = figure.quantity == "latency_s"
+    unit, passes = ("s", figure.point.output_tokens / 1e3) if offline else ("ms", 1.0)
+    least = reading.least_ms[figure.point.tier] * passes
+    if figure.measured >= least:
         return ""
-    unit = " s" if figure.quantity == "latency_s" else " ms"
-    least = least_ms / (1e3 if figure.quantity == "latency_s" else 1.0)
-    if measured_ms < _SECONDS_BELOW * least_ms:
-        why = "is it in seconds?" if unit == " ms" else "is it of the whole batch?"
-    else:
-        why = (
-            "without speculative decoding it cannot be; or is it another --system, --model or --tier, or "
-            "several GPUs?"
+    weights = f"the {reading.tier_names[figure.point.tier]} weights of {reading.of_what}"
+    takes = f"reading {weights} takes {least:.3g} {unit} at its peak bandwidth"
+    if figure.measured < _SECONDS_BELOW * least:
+        raise InvalidValueError(
+            f"{figure.point.where}, {QUANTITIES[figure.quantity]}",
+            figure.measured,
+            f"{least:.3g} or more: {takes}",
+            "Its unit is another one." if offline else "Is it in seconds? Give milliseconds.",
         )
     return (
-        f"{figure.quantity} is {figure.measured:.4g}{unit}, and reading the {reading.tier_names[tier]} "
-        f"weights of {reading.of_what} takes {least:.3g}{unit} at its peak bandwidth: {why}"
+        f"{figure.quantity} is {figure.measured:.4g} {unit}, and {takes}: without speculative decoding it "
+        "cannot be; or is it another --system, --model or --tier, or several GPUs?"
     )

@@ -190,17 +190,17 @@ def _queue(run: LoadTest, seen: _Seen) -> str:
         return ""
     if run.all_at_once:
         return (
-            f"TTFT ({ttft}) is not used, TPOT is: all {run.requests:g} prompts were sent at once, so that "
+            f"TTFT is not used ({ttft}), TPOT is: all {run.requests:g} prompts were sent at once, so that "
             "TTFT is a queue of prefills and not one of them"
         )
     if clients is not None and run.requests is not None and clients > STARTING_SHARE * run.requests:
         return (
-            f"TTFT ({ttft}) is not used, TPOT is: {clients:g} of its {run.requests:g} requests were sent at "
+            f"TTFT is not used ({ttft}), TPOT is: {clients:g} of its {run.requests:g} requests were sent at "
             "once when it began, so that most TTFTs are that queue; send twice as many as clients, or more"
         )
     if seen.waiting > MAX_PREFILL_AHEAD:
         return (
-            f"TTFT ({ttft}) is not used, TPOT is: an arrival finds {seen.waiting:.1f} requests waiting for "
+            f"TTFT is not used ({ttft}), TPOT is: an arrival finds {seen.waiting:.1f} requests waiting for "
             f"their first token, so that TTFT is mostly a queue (up to {MAX_PREFILL_AHEAD:g} are allowed)"
         )
     return ""

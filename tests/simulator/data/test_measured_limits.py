@@ -40,8 +40,7 @@ def test_the_least_step_is_layers_and_vocabulary_over_the_data_sheet_s_bandwidth
     [
         (point("bad", 1, 2.9), "tpot_ms is 2.9 ms"),
         (point("bad", 1, 2.9), "without speculative decoding it cannot be"),
-        (point("bad", 1, 0.0069), "is it in seconds?"),
-        (point("bad", 1, 6.9, ttft_ms=0.03), "ttft_ms is 0.03 ms"),
+        (point("bad", 1, 6.9, ttft_ms=3.0), "ttft_ms is 3 ms"),
         (Measurement("bad", 0, 8.0, 256.0, 256.0, colocated=False, latency_s=0.6), "latency_s is 0.6 s"),
     ],
 )
@@ -60,9 +59,26 @@ def test_the_tier_s_own_weights_count() -> None:
 
 
 def test_when_nothing_is_left_the_error_says_why() -> None:
-    in_seconds = [replace(p, tpot_ms=(p.tpot_ms or 0.0) / 1e3) for p in GOOD]
-    with pytest.raises(InvalidValueError, match=r"row 1: tpot_ms is 0\.0066 ms.*is it in seconds"):
-        import_pack(Measurements(tuple(in_seconds)), REQUEST)
+    drafted = [replace(p, tpot_ms=(p.tpot_ms or 0.0) / 2.5) for p in GOOD]
+    with pytest.raises(InvalidValueError, match=r"row 1: tpot_ms is 2\.64 ms.*without speculative decoding"):
+        import_pack(Measurements(tuple(drafted)), REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (point("bad", 1, 0.0069), "bad, TPOT ms: 0.0069 is not allowed"),
+        (point("bad", 1, 6.9, ttft_ms=0.03), "bad, TTFT ms: 0.03 is not allowed"),
+    ],
+)
+def test_a_figure_in_seconds_is_refused_by_its_right_name(bad: Measurement, said: str) -> None:
+    for attempt in (
+        lambda: import_pack(Measurements((*GOOD, bad)), REQUEST),
+        lambda: hold_against(Measurements((*GOOD, bad)), read_pack(DEFAULT_PACK_PATH)),
+    ):
+        with pytest.raises(InvalidValueError, match="Is it in seconds") as caught:
+            attempt()
+        assert said in str(caught.value)
 
 
 def test_evidence_is_held_to_the_pack_s_own_gpu() -> None:
