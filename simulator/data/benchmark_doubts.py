@@ -9,6 +9,7 @@ SGLang's ``accept_length`` and, in its ``server_info``, ``speculative_algorithm`
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping
 from math import inf
 from typing import Any, cast
@@ -58,9 +59,9 @@ def speculation(values: Mapping[str, Any]) -> str:
 
 def entries_of(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """All names and values of an object and of the objects in it."""
-    waiting: list[Mapping[str, Any]] = [values]
+    waiting: deque[Mapping[str, Any]] = deque([values])
     while waiting:
-        for name, value in waiting.pop(0).items():
+        for name, value in waiting.popleft().items():
             yield name, value
             inner = cast("list[Any]", value if isinstance(value, list) else [value])
             waiting += [cast("dict[str, Any]", entry) for entry in inner if isinstance(entry, dict)]
