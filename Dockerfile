@@ -19,6 +19,8 @@ COPY server ./server
 COPY openenv.yaml README.md ./
 # A numeric user needs no account in the image; libraries that write caches find a home they may write to.
 ENV PATH=/opt/venv/bin:$PATH HOME=/tmp PYTHONUNBUFFERED=1 PORT=7860
+# Clients come through a proxy in a private network (a Space, a load balancer), which names them.
+ENV INFERENCEGYM_FORWARDED_ALLOW_IPS=127.0.0.1,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16
 # The user may not write here, so the bytecode is made now.
 RUN python -m compileall -q .
 USER 1000:1000

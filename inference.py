@@ -6,14 +6,14 @@
 =================================  =======================================================================
 variable                           meaning
 =================================  =======================================================================
-``TASKS``                          task ids with commas between; default: all of the environment
+``TASKS``                          tasks with commas between, by id or alias; default: all of the environment
 ``BASE_SEED``                      seed of every episode; default 42
 ``HF_TOKEN``, ``OPENAI_API_KEY``   key of a chat service; with one, a language model decides
 ``API_BASE_URL``, ``MODEL_NAME``   its address and model
 ``LLM_DECIDE_EVERY``               steps for which a model's answer is kept; default 1
 ``LLM_TIMEOUT_S``                  longest wait for one answer, seconds; default 30
 ``INFERENCEGYM_URL``               server to play on; default: the episodes run in this process
-``INFERENCE_ENV``                  environment by id or short name; default: serving
+``INFERENCE_ENV``                  environment by id or short name; default: that of ``TASKS``, else serving
 ``INFERENCE_OUTPUT``               file for the same results as JSON, unrounded
 =================================  =======================================================================
 
@@ -49,10 +49,11 @@ from agents.llm_api import ChatSettings, has_key
 from agents.output_files import check_writable
 from agents.players import Player, start_player
 from agents.registry import get_agent, rule_name
+from agents.task_text import find_task, has_task
 from env.protocols import Agent, listed_tasks, report_of
 from inferencegym.client import InferenceGymClient
 from inferencegym.errors import InferenceGymError, InvalidValueError
-from inferencegym.registry import EnvSpec, get_spec
+from inferencegym.registry import EnvSpec, all_specs, get_spec
 
 DEFAULT_SEED = 42
 
@@ -201,11 +202,28 @@ def model_name(spec: EnvSpec) -> str:
         return "llm"
 
 
+def chosen_env() -> EnvSpec:
+    """INFERENCE_ENV, or the environment that most of TASKS belong to: of several the first, which is serving.
+
+    Raises UnknownNameError: INFERENCE_ENV names none.
+    """
+    named = os.environ.get("INFERENCE_ENV", "").strip()
+    if named:
+        return get_spec(named)
+    tasks = _named_tasks()
+    return max(all_specs(), key=lambda spec: sum(has_task(spec, task) for task in tasks))
+
+
 def chosen_tasks(spec: EnvSpec) -> list[str]:
-    """TASKS, or all tasks. A task that does not exist fails when it is played, under its own lines."""
-    named = [task.strip() for task in os.environ.get("TASKS", "").split(",") if task.strip()]
+    """TASKS by their ids, or all tasks. A task that does not exist fails when it is played, under its own
+    lines."""
     tasks: Mapping[str, Any] = spec.part("tasks")
+    named = [find_task(spec, task).id if has_task(spec, task) else task for task in _named_tasks()]
     return named or list(listed_tasks(tasks))
+
+
+def _named_tasks() -> list[str]:
+    return [task.strip() for task in os.environ.get("TASKS", "").split(",") if task.strip()]
 
 
 def base_seed() -> int:
@@ -272,7 +290,7 @@ def main() -> int:
     """Play all episodes; returns the exit status."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
     try:
-        spec, seed = get_spec(os.environ.get("INFERENCE_ENV", "").strip() or "serving"), base_seed()
+        spec, seed = chosen_env(), base_seed()
         output = output_path()
         url = os.environ.get("INFERENCEGYM_URL", "").strip()
         client = InferenceGymClient(url, spec.id) if url else None

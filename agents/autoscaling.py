@@ -55,7 +55,7 @@ def random_agent(task_id: str, seed: int) -> controllers.RandomMoves:
 
 def static_agent(task_id: str, seed: int) -> controllers.Constant:
     """The best constant total. Raises InferenceGymError where none was measured."""
-    get_autoscaling_task(task_id)
+    task_id = get_autoscaling_task(task_id).info.id
     if task_id not in STATIC_REPLICAS:
         raise InferenceGymError(
             f"There is no measured constant for {task_id}.", f"It is there for {', '.join(STATIC_REPLICAS)}."

@@ -6,7 +6,6 @@ Seeds 9000 to 9019, which no table uses. The best mean scores are ``STATIC_REPLI
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,6 +15,7 @@ from agents.episodes import Job, play_episode
 from env.autoscaling_tasks import TASKS
 from env.protocols import listed_tasks
 from inferencegym.autoscaling_models import MAX_REPLICAS, MIN_REPLICAS, AutoscalingAction
+from inferencegym.options import OptionParser
 from inferencegym.registry import get_spec
 
 __all__ = ["SEEDS", "main", "scores_of"]
@@ -32,7 +32,7 @@ def scores_of(task_id: str, total: int) -> list[float]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Print the table, and the best total of each task."""
-    parser = argparse.ArgumentParser(
+    parser = OptionParser(
         prog="python -m agents.autoscaling_static",
         description="Scores of every constant total on InferenceGym/Autoscaling-v0, seeds 9000 to 9019: "
         "a minute or more.",

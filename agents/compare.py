@@ -134,10 +134,10 @@ def make_plan(
     for name, given in (("agents", agents), ("tasks", tasks)):
         if given is not None and (isinstance(given, str) or not given):
             raise InvalidValueError(name, given, "a list of at least one name, or None for all")
-    chosen_tasks = tuple(dict.fromkeys(tasks or listed_tasks(spec.part("tasks"))))
-    for task in chosen_tasks:
-        find_task(spec, task)
-        if config is not None:
+    named = tasks or listed_tasks(spec.part("tasks"))
+    chosen_tasks = tuple(dict.fromkeys(find_task(spec, task).id for task in named))
+    if config is not None:
+        for task in chosen_tasks:
             spec.part("make_env")(task, config=config)
     if baseline not in known and baseline != "baseline":
         raise UnknownNameError("agent", baseline, known)

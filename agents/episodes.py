@@ -82,7 +82,7 @@ def play_episode(spec: EnvSpec, job: Job, agent: Agent | None = None) -> Episode
         grade.score,
         total,
         grade.steps,
-        dict(grade.breakdown),
+        grade.parts,
         {**grade.figures, **report.figures},
         report.note,
     )

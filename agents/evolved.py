@@ -35,6 +35,7 @@ from agents.evolved_policy import INPUTS, parameters_of, stored_path
 from env.serving_tasks import get_task, load_calibration
 from grader.policies import policy_from_dict
 from inferencegym.errors import InferenceGymError, InvalidValueError
+from inferencegym.options import OptionParser
 from simulator.trace_sim import shared_simulator
 
 __all__ = ["Settings", "command", "evolve", "main"]
@@ -64,7 +65,7 @@ class Settings:
     """The search ends at the first validation after this time."""
 
     def __post_init__(self) -> None:
-        get_task(self.task)
+        object.__setattr__(self, "task", get_task(self.task).info.id)
         for name, least in (("generations", 1), ("population", 4), ("seeds", 1)):
             if getattr(self, name) < least:
                 raise InvalidValueError(name, getattr(self, name), f"a whole number from {least} up")
@@ -168,7 +169,7 @@ _OPTIONS = (("generations", int), ("population", int), ("seeds", int), ("sigma",
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m agents.evolved", description="Evolve a policy.")
+    parser = OptionParser(prog="python -m agents.evolved", description="Evolve a policy.")
     parser.add_argument("--task", required=True, help="task1, task2 or task3")
     parser.add_argument("--output", type=Path, help="JSON file; default agents/data/evolved_TASK.json")
     parser.add_argument("--threads", type=int, default=cpu_count())

@@ -159,7 +159,7 @@ def stored_path(task_id: str) -> Path:
 
 def load_agent(task_id: str) -> EvolvedAgent:
     """The committed policy of a task. Raises InferenceGymError when it has none, or one of other inputs."""
-    get_task(task_id)
+    task_id = get_task(task_id).info.id
     path = stored_path(task_id)
     if not path.is_file():
         raise InferenceGymError(

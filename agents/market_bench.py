@@ -13,12 +13,17 @@ import time
 from collections.abc import Callable
 
 from agents.episodes import cpu_count
-from agents.market_arena import RULE, MarketArena
 from agents.market_play import make_demand, named_policy, play_market
 from agents.market_policies import PARAMETER_NAMES
+from inferencegym.extras import extra_hint, missing
 from inferencegym.market_models import EPISODE_HOURS
 from simulator.market_config import load_market
 from simulator.market_kernel import OPENING_HOURS
+
+try:
+    from agents.market_arena import RULE, MarketArena
+except ModuleNotFoundError as error:
+    raise missing("The compiled engine", error, extra_hint("gym"), __name__) from None
 
 __all__ = ["main", "measure"]
 

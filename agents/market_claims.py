@@ -151,7 +151,7 @@ def read_claim(path: Path) -> Claim:
         json.loads(text, object_pairs_hook=_once)
         return Claim.model_validate_json(text)
     except ValidationError as error:
-        raise invalid_value(path.name, error) from None
+        raise invalid_value(path.name, error, Claim) from None
     except (OSError, ValueError, RecursionError) as error:
         raise InvalidValueError(path.name, str(path), "a readable claim", str(error)) from None
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from env.protocols import Episode, Grader
+from env.protocols import Episode, Grader, TaskName
 from inferencegym.client import InferenceGymClient
 from inferencegym.registry import EnvSpec
 
@@ -32,7 +32,7 @@ class Player(Protocol):
 class LocalPlayer:
     """An episode in this process, graded by replaying its actions."""
 
-    def __init__(self, spec: EnvSpec, task_id: str, seed: int) -> None:
+    def __init__(self, spec: EnvSpec, task_id: TaskName, seed: int) -> None:
         self._grader: Grader = spec.part("grader")
         self._start = (task_id, seed)
         self._episode: Episode = spec.part("make_env")(task_id, seed)
@@ -55,7 +55,7 @@ class LocalPlayer:
 class RemotePlayer:
     """An episode on a server, graded from the server's own record."""
 
-    def __init__(self, client: InferenceGymClient[Any], task_id: str, seed: int) -> None:
+    def __init__(self, client: InferenceGymClient[Any], task_id: TaskName, seed: int) -> None:
         self._session = client.reset(task_id, seed)
         self.observation: BaseModel = self._session.observation
         self.done = False
@@ -73,7 +73,7 @@ class RemotePlayer:
 
 
 def start_player(
-    spec: EnvSpec, task_id: str, seed: int, client: InferenceGymClient[Any] | None = None
+    spec: EnvSpec, task_id: TaskName, seed: int, client: InferenceGymClient[Any] | None = None
 ) -> Player:
     """Start an episode on the client's server, or without a client in this process.
 

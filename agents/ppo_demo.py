@@ -23,7 +23,6 @@ Two runs of the same command on the same machine give the same weights.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import sys
@@ -44,11 +43,11 @@ from agents.compare import DEFAULT_SEEDS, AgentSummary, Mean, summarise
 from agents.compare_report import seeds_text
 from agents.episodes import EpisodeResult, Job, play_all
 from agents.output_files import check_folder
-from agents.ppo_codings import Coding, coding_of
-from agents.ppo_policy import CHECKPOINT_VARIABLE, POLICY_FILE, Policy
 from agents.results import Curve, Line
 from env.protocols import Grader
 from inferencegym.errors import InferenceGymError, InvalidValueError
+from inferencegym.extras import missing
+from inferencegym.options import OptionParser
 from inferencegym.registry import get_spec
 
 try:
@@ -59,11 +58,15 @@ try:
     from stable_baselines3.common.logger import configure
     from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
+    from agents.ppo_codings import Coding, coding_of
+    from agents.ppo_policy import CHECKPOINT_VARIABLE, POLICY_FILE, Policy
     from inferencegym.gym import register_all
-except ImportError as missing:
-    raise InferenceGymError(
-        f"Training needs {missing.name}.",
+except ModuleNotFoundError as error:
+    raise missing(
+        "Training",
+        error,
         "Install PyTorch and the extra: pip install torch==2.13.0 && pip install 'inferencegym[demo]'.",
+        __name__,
     ) from None
 
 __all__ = ["Args", "evaluate", "main", "train"]
@@ -279,7 +282,7 @@ def evaluate(policy: Policy, seeds: Sequence[int]) -> list[EpisodeResult]:
     results: list[EpisodeResult] = []
     for seed, played, total in zip(seeds, actions, totals, strict=True):
         grade = grader.grade_replay(task_id, seed, played)
-        parts = dict(grade.breakdown)
+        parts = grade.parts
         results.append(EpisodeResult(task_id, "ppo", seed, grade.score, float(total), grade.steps, parts))
     return results
 
@@ -505,7 +508,7 @@ def draw_curve(
 
 def parse(arguments: Sequence[str] | None) -> Args:
     """The settings from a command line; exits with status 2 and a message when one is wrong."""
-    parser = argparse.ArgumentParser(
+    parser = OptionParser(
         prog="python -m agents.ppo_demo", description="Train PPO on an environment of InferenceGym."
     )
     for each in fields(Args):

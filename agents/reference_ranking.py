@@ -7,7 +7,6 @@ again.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from agents.command_line import plain_errors
 from agents.compare import AgentSummary, Mean, make_plan, parse_seeds, run_plan
 from env.serving import InferenceEnv
 from inferencegym.models import RewardConfig
+from inferencegym.options import OptionParser
 from simulator.reference import ReferenceEngine
 from simulator.trace_sim import shared_simulator
 
@@ -47,7 +47,7 @@ def rows(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line: prints a Markdown table; returns 0."""
-    parser = argparse.ArgumentParser(prog="python -m agents.reference_ranking", description=__doc__)
+    parser = OptionParser(prog="python -m agents.reference_ranking", description=__doc__)
     parser.add_argument("--seeds", default="100-119", help="a range, a list, or a count")
     parser.add_argument("--tasks", nargs="*", default=None)
     parser.add_argument("--agents", nargs="*", default=list(AGENTS))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from agents.task_text import find_task
 from env.checks import checked_seed
-from env.protocols import Agent
+from env.protocols import Agent, TaskName
 from inferencegym.errors import UnknownNameError
 from inferencegym.registry import get_spec
 
@@ -25,7 +25,7 @@ def agent_names(env_id: str) -> tuple[str, ...]:
     return tuple(_agents(env_id))
 
 
-def get_agent(env_id: str, name: str, task_id: str, seed: int = 0) -> Agent:
+def get_agent(env_id: str, name: str, task_id: TaskName, seed: int = 0) -> Agent:
     """A new agent, ready for ``reset``.
 
     Args:

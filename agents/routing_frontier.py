@@ -8,7 +8,6 @@ points), and the saving.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from env.protocols import Agent
 from env.routing import make_env
 from env.routing_tasks import get_task
 from inferencegym.errors import InvalidValueError
+from inferencegym.options import OptionParser
 from inferencegym.registry import get_spec
 
 __all__ = ["AGENTS", "PRICES", "Point", "draw", "emission_at", "frontier", "main", "points", "to_front"]
@@ -167,7 +167,7 @@ def draw(task_id: str, agents: Sequence[Point], line: Sequence[Point], path: Pat
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description="Accuracy against carbon: reference agents and a frontier.")
+    parser = OptionParser(description="Accuracy against carbon: reference agents and a frontier.")
     parser.add_argument("--task", default="stream_2", help="a stream (default stream_2)")
     parser.add_argument("--seeds", default="100-119", help="a range, a list, or a count (default 100-119)")
     parser.add_argument("--png", type=Path, default=None, help="draw the picture into this file")

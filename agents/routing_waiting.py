@@ -5,7 +5,6 @@ A router plays each day twice: as it is, and answering at once wherever it would
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,6 +14,7 @@ from agents.compare import Mean, parse_seeds
 from agents.registry import get_agent
 from env.protocols import Agent
 from env.routing import make_env
+from inferencegym.options import OptionParser
 from inferencegym.routing_models import RoutingAction, RoutingObservation, Strategy
 
 __all__ = ["AtOnce", "gains", "main"]
@@ -61,7 +61,7 @@ def _day(agent: Agent, task_id: str, seed: int) -> tuple[float, float]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description="What waiting for cleaner hours brings, paired by day.")
+    parser = OptionParser(description="What waiting for cleaner hours brings, paired by day.")
     parser.add_argument("--seeds", default="100-119", help="a range, a list, or a count (default 100-119)")
     options = parser.parse_args(arguments)
     with plain_errors(parser):

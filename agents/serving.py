@@ -50,21 +50,20 @@ def baseline_agent(task_id: str, seed: int) -> Constant:
 
 def static_agent(task_id: str, seed: int) -> Constant | TwoMode:
     """The best constant setting of the calibration."""
-    get_task(task_id)
-    return policy_from_dict(load_calibration()["tasks"][task_id]["best_static"])
+    return policy_from_dict(load_calibration()["tasks"][get_task(task_id).info.id]["best_static"])
 
 
 def adaptive_agent(task_id: str, seed: int) -> Constant | TwoMode:
     """The best two-mode policy of the calibration."""
-    get_task(task_id)
-    return policy_from_dict(load_calibration()["tasks"][task_id]["best_adaptive"])
+    return policy_from_dict(load_calibration()["tasks"][get_task(task_id).info.id]["best_adaptive"])
 
 
 def reactive_agent(task_id: str, seed: int) -> TwoMode:
     """What an engineer would write down before measuring anything: big batches, a cheap quiet mode, and a
     burst mode from the first sign of a surge until the queue is gone."""
-    surge_rps = 1.5 * get_task(task_id).workload.arrivals.rate_rps
-    quiet, busy = _REACTIVE_MODES[task_id]
+    task = get_task(task_id)
+    surge_rps = 1.5 * task.workload.arrivals.rate_rps
+    quiet, busy = _REACTIVE_MODES[task.info.id]
     return TwoMode(quiet, busy, rate_on_rps=surge_rps, queue_on=8, queue_off=2)
 
 
@@ -72,7 +71,7 @@ def mpc_agent(task_id: str, seed: int) -> Any:
     """Model-predictive control."""
     from agents.model_predictive import ModelPredictive
 
-    return ModelPredictive(task_id, seed)
+    return ModelPredictive(get_task(task_id).info.id, seed)
 
 
 def evolved_agent(task_id: str, seed: int) -> Any:

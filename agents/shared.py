@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from agents.task_text import find_task
 from inferencegym.errors import InferenceGymError
+from inferencegym.registry import get_spec
 
 __all__ = ["llm_agent", "ppo_agent"]
 
@@ -25,7 +27,7 @@ def ppo_agent(env: str) -> Factory:
             raise InferenceGymError(
                 f"The agent ppo needs {missing.name}.", "Install the extra: pip install 'inferencegym[gym]'."
             ) from None
-        return load_agent(env, task_id)
+        return load_agent(env, find_task(get_spec(env), task_id).id)
 
     return make
 

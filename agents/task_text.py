@@ -12,15 +12,25 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from env.protocols import TaskInfo, task_named
+from env.protocols import TaskInfo, TaskName, task_named
+from inferencegym.errors import UnknownNameError
 from inferencegym.registry import EnvSpec
 
-__all__ = ["action_schema", "describe_observation", "find_task", "open_fields", "task_text"]
+__all__ = ["action_schema", "describe_observation", "find_task", "has_task", "open_fields", "task_text"]
 
 
-def find_task(spec: EnvSpec, task_id: str) -> TaskInfo:
+def find_task(spec: EnvSpec, task_id: TaskName) -> TaskInfo:
     """A task of an environment by id or alias. Raises UnknownNameError with near matches."""
     return task_named(spec.part("tasks"), task_id)
+
+
+def has_task(spec: EnvSpec, task_id: TaskName) -> bool:
+    """Whether an environment has a task of this id or alias."""
+    try:
+        find_task(spec, task_id)
+    except UnknownNameError:
+        return False
+    return True
 
 
 def open_fields(spec: EnvSpec, task: TaskInfo) -> tuple[str, ...]:

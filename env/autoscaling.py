@@ -18,7 +18,7 @@ from env.autoscaling_reward import AutoscalingTerms, reward_terms
 from env.autoscaling_score import Tally
 from env.autoscaling_tasks import AutoscalingTask, get_autoscaling_task
 from env.checks import checked_seed, checked_snapshot, invalid_value
-from env.protocols import TaskInfo
+from env.protocols import TaskInfo, TaskName
 from inferencegym.autoscaling_models import (
     AUTOSCALING_STEPS,
     MAX_REPLICAS,
@@ -76,10 +76,10 @@ _CHANGING = ("seed", "fleet", "tally", "cumulative_reward", "last_action")
 
 
 def fleet_simulator(
-    task_id: str, scenario: str | None = None, trace_path: Path | None = None
+    task_id: TaskName, scenario: str | None = None, trace_path: Path | None = None
 ) -> FleetSimulator:
     """The fleet of a task and scenario on the GPU of a trace pack (None: the default), one a process."""
-    return _simulator(task_id, scenario, trace_path or pack_path())
+    return _simulator(get_autoscaling_task(task_id).info.id, scenario, trace_path or pack_path())
 
 
 @lru_cache(maxsize=64)
@@ -118,7 +118,7 @@ class AutoscalingEnv:
     def __init__(
         self,
         simulator: FleetSimulator,
-        task_id: str,
+        task_id: TaskName,
         seed: int = 42,
         scenario: str | None = None,
         fleet: Callable[[FleetSimulator, Plan], SteppedFleet] = Fleet,
@@ -126,6 +126,10 @@ class AutoscalingEnv:
         task: AutoscalingTask = get_autoscaling_task(task_id)
         self.simulator = simulator
         self.task: TaskInfo = task.info
+        self.trace_pack = simulator.trace_pack
+        """Name of the pack that says how fast a replica is."""
+        self.trace_pack_sha256 = simulator.trace_pack_sha256
+        """Digest of the pack's file."""
         self.scenario = scenario
         self.episode_id = ""
         self._fixed = {
@@ -353,11 +357,11 @@ def parse_action(action: Any, where: str = "action") -> AutoscalingAction:
     try:
         return AutoscalingAction.model_validate(action)
     except ValidationError as error:
-        raise invalid_value(where, error) from None
+        raise invalid_value(where, error, AutoscalingAction) from None
 
 
 def make_env(
-    task_id: str,
+    task_id: TaskName,
     seed: int = 42,
     config: AutoscalingConfig | Mapping[str, Any] | None = None,
     trace_path: str | Path | None = None,
@@ -376,7 +380,7 @@ def make_env(
         try:
             config = AutoscalingConfig.model_validate(config)
         except ValidationError as error:
-            raise invalid_value("config", error) from None
+            raise invalid_value("config", error, AutoscalingConfig) from None
     scenario, pack = (None, None) if config is None else (config.scenario, config.trace_pack)
     if pack is not None and trace_path is not None:
         raise InvalidValueError("trace_path", trace_path, f"none beside config.trace_pack ({pack!r})")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from env.protocols import TaskInfo
+from env.protocols import TaskInfo, TaskName, task_named
 from inferencegym.autoscaling_models import AUTOSCALING_STEPS, Scenario
-from inferencegym.errors import UnknownNameError
 from simulator.autoscaling_plan import FleetConfig, Window, with_scenario
 
 __all__ = ["TASKS", "AutoscalingTask", "PassLine", "get_autoscaling_task"]
@@ -46,6 +45,8 @@ def _task(
         description,
         ("action", "target_replicas"),
         AUTOSCALING_STEPS,
+        # One of each difficulty has a pass line.
+        aliases=() if line is None else (difficulty,),
         facts={} if line is None else {"pass_score": line.score, "pass_healthy_ratio": line.healthy_ratio},
         listed=line is not None,
     )
@@ -156,8 +157,6 @@ TASKS: dict[str, TaskInfo] = {task_id: task.info for task_id, task in _TASKS.ite
 """Tasks by id, easiest first; then the scenarios, which lists show when they are asked for all."""
 
 
-def get_autoscaling_task(task_id: str) -> AutoscalingTask:
-    """A task by id. Raises UnknownNameError with near matches."""
-    if task_id not in _TASKS:
-        raise UnknownNameError("task_id", task_id, _TASKS)
-    return _TASKS[task_id]
+def get_autoscaling_task(task_id: TaskName) -> AutoscalingTask:
+    """A task by id or alias. Raises UnknownNameError with near matches."""
+    return _TASKS[task_named(TASKS, task_id).id]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from math import isfinite
 from numbers import Integral, Real
 from typing import Any, cast
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from inferencegym.errors import InvalidValueError
+from inferencegym.errors import InvalidValueError, MissingValueError
+from inferencegym.schema_text import Schema, describe, schema_at
 
 __all__ = [
     "SEED_LIMIT",
@@ -18,6 +20,7 @@ __all__ = [
     "checked_seed",
     "checked_snapshot",
     "checked_whole",
+    "expected",
     "invalid_value",
 ]
 
@@ -25,12 +28,24 @@ SEED_LIMIT = 2**63
 """Seeds lie below this: they fit a signed 64-bit integer in every client language."""
 
 
-def invalid_value(prefix: str, error: ValidationError) -> InvalidValueError:
-    """The first fault that pydantic found, as this project's error; ``prefix`` names the whole."""
+def expected(model: type[BaseModel], path: Iterable[int | str]) -> str:
+    """What a field of a model allows, in words."""
+    schema = _schema_of(model)
+    return describe(schema_at(schema, path), schema) or "a value"
+
+
+@lru_cache(maxsize=64)
+def _schema_of(model: type[BaseModel]) -> Schema:
+    return model.model_json_schema()
+
+
+def invalid_value(prefix: str, error: ValidationError, model: type[BaseModel]) -> InvalidValueError:
+    """The first fault that pydantic found in a ``model``, as this project's error; ``prefix`` names the
+    whole."""
     detail = error.errors()[0]
     field = ".".join([prefix, *(str(part) for part in detail["loc"])])
     if detail["type"] == "missing":
-        return InvalidValueError(field, None, "a value: it is missing")
+        return MissingValueError(field, expected(model, detail["loc"]))
     if detail["type"] == "extra_forbidden":
         return InvalidValueError(field, detail.get("input"), "nothing: there is no such field")
     allowed = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from env.checks import check_alike, checked_progress, checked_seed, checked_snapshot, invalid_value
 from env.market_reward import TERMS, expected_wait, goal_of, weigh_hour
 from env.market_tasks import TASKS, get_market_task
-from env.protocols import TaskInfo
+from env.protocols import TaskInfo, TaskName
 from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InvalidValueError
 from inferencegym.market_models import MarketConfig, MarketObservation, PriceAction
 from inferencegym.models import construct
@@ -28,7 +28,11 @@ __all__ = ["COUNT_METRICS", "MarketEnv", "describe", "make_env", "market_of", "p
 _CHANGING = ("seed", "engine", "last", "step_count", "cumulative_reward")
 """Parts of a snapshot that change as the episode goes on."""
 
-_WEIGHTS = ("revenue", "low_wait_time", "fairness", "market_activity")
+_OBJECTIVE = {
+    "weights": ("revenue", "low_wait_time", "fairness", "market_activity"),
+    "constraints": ("min_price", "max_price", "max_avg_wait"),
+}
+"""Fields of a config that change the objective, by its parts."""
 
 COUNT_METRICS = (
     *("running_gpus", "joined", "joined_gpus", "turned_away", "started", "finished"),
@@ -37,7 +41,7 @@ COUNT_METRICS = (
 """Metrics that are counts of the hour, by their names in ``HourCounts``."""
 
 
-def market_of(task_id: str, config: MarketConfig | Mapping[str, Any] | None = None) -> MarketSetup:
+def market_of(task_id: TaskName, config: MarketConfig | Mapping[str, Any] | None = None) -> MarketSetup:
     """The market of a task under a config.
 
     Raises:
@@ -46,10 +50,13 @@ def market_of(task_id: str, config: MarketConfig | Mapping[str, Any] | None = No
     """
     given = _config(config)
     name = get_market_task(task_id).id if given.scenario is None else given.scenario
-    weights = {key: value for key in _WEIGHTS if (value := getattr(given, key)) is not None}
-    return load_market().setup(
-        name, given.gpus, given.arrival_rate, {"weights": weights} if weights else None
-    )
+    return load_market().setup(name, given.gpus, given.arrival_rate, _objective(given))
+
+
+def _objective(config: MarketConfig) -> dict[str, dict[str, float]] | None:
+    given = config.model_dump(exclude_none=True)
+    parts = {part: {key: given[key] for key in keys if key in given} for part, keys in _OBJECTIVE.items()}
+    return {part: values for part, values in parts.items() if values} or None
 
 
 class MarketEnv:
@@ -82,7 +89,7 @@ class MarketEnv:
 
     def __init__(
         self,
-        task_id: str,
+        task_id: TaskName,
         seed: int = 42,
         config: MarketConfig | Mapping[str, Any] | None = None,
         setup: MarketSetup | None = None,
@@ -275,7 +282,7 @@ def parse_price(action: Any, where: str = "action") -> PriceAction:
     try:
         return PriceAction.model_validate(action)
     except ValidationError as error:
-        raise invalid_value(where, error) from None
+        raise invalid_value(where, error, PriceAction) from None
 
 
 def _config(config: MarketConfig | Mapping[str, Any] | None) -> MarketConfig:
@@ -284,10 +291,10 @@ def _config(config: MarketConfig | Mapping[str, Any] | None) -> MarketConfig:
     try:
         return MarketConfig.model_validate({} if config is None else config)
     except ValidationError as error:
-        raise invalid_value("config", error) from None
+        raise invalid_value("config", error, MarketConfig) from None
 
 
-def make_env(task_id: str, seed: int = 42, config: Mapping[str, Any] | None = None) -> MarketEnv:
+def make_env(task_id: TaskName, seed: int = 42, config: Mapping[str, Any] | None = None) -> MarketEnv:
     """An environment over the shipped scenarios (the registry's factory). Call ``reset()`` next."""
     return MarketEnv(task_id, seed, config)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from env.protocols import TaskInfo
-from inferencegym.errors import UnknownNameError
+from env.protocols import TaskInfo, TaskName, task_named
 from inferencegym.market_models import EPISODE_HOURS, PriceAction
 
 __all__ = ["TASKS", "get_market_task"]
@@ -16,8 +15,9 @@ _PRICES = "Prices from 1.00 to 7.00 USD per GPU-hour."
 def _task(
     task_id: str, name: str, difficulty: Literal["easy", "medium", "hard"], description: str
 ) -> TaskInfo:
+    fields = tuple(PriceAction.model_fields)
     return TaskInfo(
-        task_id, name, difficulty, f"{description} {_PRICES}", tuple(PriceAction.model_fields), EPISODE_HOURS
+        task_id, name, difficulty, f"{description} {_PRICES}", fields, EPISODE_HOURS, aliases=(difficulty,)
     )
 
 
@@ -52,8 +52,6 @@ TASKS: dict[str, TaskInfo] = {
 """Tasks by id, easiest first; the id is also the scenario's name."""
 
 
-def get_market_task(task_id: str) -> TaskInfo:
-    """A task by id. Raises UnknownNameError with near matches."""
-    if task_id not in TASKS:
-        raise UnknownNameError("task_id", task_id, TASKS)
-    return TASKS[task_id]
+def get_market_task(task_id: TaskName) -> TaskInfo:
+    """A task by id or alias. Raises UnknownNameError with near matches."""
+    return task_named(TASKS, task_id)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
-from inferencegym.errors import UnknownNameError
+from inferencegym.errors import InvalidValueError, UnknownNameError
+from inferencegym.registry import TaskName
 
 __all__ = [
     "Agent",
@@ -17,6 +19,7 @@ __all__ = [
     "GradeResult",
     "Grader",
     "TaskInfo",
+    "TaskName",
     "listed_tasks",
     "logged_step",
     "report_of",
@@ -42,6 +45,8 @@ class TaskInfo:
     aliases: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     listed: bool = True
+    baseline_range: tuple[float, float] | None = None
+    """Where the task was designed to leave the baseline agent's score; None where that was left open."""
 
 
 def listed_tasks(tasks: Mapping[str, TaskInfo]) -> dict[str, TaskInfo]:
@@ -49,14 +54,40 @@ def listed_tasks(tasks: Mapping[str, TaskInfo]) -> dict[str, TaskInfo]:
     return {name: task for name, task in tasks.items() if task.listed}
 
 
-def task_named(tasks: Mapping[str, TaskInfo], name: str) -> TaskInfo:
-    """A task by id or alias. Raises UnknownNameError with near matches among both."""
-    if isinstance(name, str) and name in tasks:  # pyright: ignore[reportUnnecessaryIsInstance]
-        return tasks[name]
-    for task in tasks.values():
-        if name in task.aliases:
-            return task
-    raise UnknownNameError("task_id", name, [*tasks, *(alias for t in tasks.values() for alias in t.aliases)])
+def task_named(tasks: Mapping[str, TaskInfo], name: TaskName) -> TaskInfo:
+    """A task by id or alias: in any case, with dashes, underscores or spaces; a number stands for its digits.
+
+    Raises:
+        InvalidValueError: neither text nor a whole number.
+        UnknownNameError: no task is called so; the ids of near matches among ids and aliases.
+    """
+    text = _as_text(name)
+    if text in tasks:
+        return tasks[text]
+    spellings = {_folded(alias): task for task in tasks.values() for alias in task.aliases}
+    # An id goes before an alias that is spelt like it.
+    spellings |= {_folded(task_id): task for task_id, task in tasks.items()}
+    try:
+        return spellings[_folded(text)]
+    except KeyError:
+        aliases = {alias: task.id for task in tasks.values() for alias in task.aliases}
+        raise UnknownNameError("task_id", text, tasks, aliases) from None
+
+
+def _as_text(name: object) -> str:
+    if isinstance(name, str):
+        return name
+    if isinstance(name, bool) or not isinstance(name, Integral):
+        raise InvalidValueError("task_id", name, "a task's id or alias as text, or its number")
+    return str(int(name)) if abs(int(name)) <= _NUMBER_MAX else "a number beyond all tasks"
+
+
+_NUMBER_MAX = 10**18
+"""Python refuses to write out whole numbers of thousands of digits."""
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("-", "_").replace(" ", "_")
 
 
 @runtime_checkable
@@ -127,13 +158,20 @@ class GradeResult:
     """The episode ended before its length, by what happened in it."""
     passed: bool | None = None
     """Whether the episode passed its task's lines; None where there are none."""
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Further names in ``breakdown`` and the part that each stands for."""
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """``breakdown``, each part once."""
+        return {name: value for name, value in self.breakdown.items() if name not in self.aliases}
 
 
 class Grader(Protocol):
     """Deterministic and stateless."""
 
     def grade_log(
-        self, task_id: str, log: Sequence[Mapping[str, Any]], *, verified: bool = False
+        self, task_id: TaskName, log: Sequence[Mapping[str, Any]], *, verified: bool = False
     ) -> GradeResult:
         """Grade /step replies (or their action, reward, metrics).
 
@@ -144,7 +182,7 @@ class Grader(Protocol):
 
     def grade_replay(
         self,
-        task_id: str,
+        task_id: TaskName,
         seed: int,
         actions: Sequence[Mapping[str, Any]],
         config: Mapping[str, Any] | None = None,

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from env.checks import check_alike, checked_progress, checked_seed, checked_snapshot, invalid_value
-from env.protocols import TaskInfo
+from env.protocols import TaskInfo, TaskName
 from env.routing_classic import ClassicPlay
 from env.routing_stream import StreamPlay
 from env.routing_tasks import TASKS, get_task
@@ -57,7 +57,7 @@ class RoutingEnv:
 
     def __init__(
         self,
-        task_id: str,
+        task_id: TaskName,
         seed: int = 42,
         config: RoutingConfig | Mapping[str, Any] | None = None,
     ) -> None:
@@ -192,7 +192,7 @@ def parse_action(action: Any, where: str = "action") -> RoutingAction:
     try:
         return RoutingAction.model_validate(action)
     except ValidationError as error:
-        raise invalid_value(where, error) from None
+        raise invalid_value(where, error, RoutingAction) from None
 
 
 def parse_config(config: RoutingConfig | Mapping[str, Any] | None, where: str = "config") -> RoutingConfig:
@@ -202,10 +202,10 @@ def parse_config(config: RoutingConfig | Mapping[str, Any] | None, where: str = 
     try:
         return RoutingConfig.model_validate({} if config is None else config)
     except ValidationError as error:
-        raise invalid_value(where, error) from None
+        raise invalid_value(where, error, RoutingConfig) from None
 
 
-def make_env(task_id: str, seed: int = 42, config: Mapping[str, Any] | None = None) -> RoutingEnv:
+def make_env(task_id: TaskName, seed: int = 42, config: Mapping[str, Any] | None = None) -> RoutingEnv:
     """The registry's factory. Call ``reset()`` next."""
     return RoutingEnv(task_id, seed, config)
 

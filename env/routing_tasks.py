@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from env.protocols import TaskInfo, task_named
+from env.protocols import TaskInfo, TaskName, task_named
 from inferencegym.routing_models import REGIONS, RoutingAction
 from simulator.routing_classic import ClassicGame
 from simulator.routing_classic_games import CLASSIC_GAMES
@@ -83,14 +83,14 @@ _ROUTING_TASKS = {
             "One query",
             "easy",
             "One query, whose text says how hard it is. Answer it with as little carbon and time as you can.",
-            ("task1", "one_query", "classic_1"),
+            ("1", "task1", "one_query", "classic_1"),
         ),
         _classic(
             "task_2",
             "Large-model overuse",
             "medium",
             "Three queries; each use of the large model costs extra. Find out where it is needed.",
-            ("task2", "overuse", "classic_2"),
+            ("2", "task2", "overuse", "classic_2"),
         ),
         _classic(
             "task_3",
@@ -98,7 +98,7 @@ _ROUTING_TASKS = {
             "hard",
             "Five queries with repeats, a cache that remembers correct answers, a knowledge base, and carbon "
             "that rises and falls: use each where it pays.",
-            ("task3", "repeats", "classic_3"),
+            ("3", "task3", "repeats", "classic_3"),
         ),
         _stream(
             "stream_1",
@@ -155,6 +155,6 @@ TASKS: dict[str, TaskInfo] = {task_id: task.info for task_id, task in _ROUTING_T
 """Tasks by id: the classic ones, easiest first, then the streams, easiest first."""
 
 
-def get_task(task_id: str) -> RoutingTask:
+def get_task(task_id: TaskName) -> RoutingTask:
     """A task by id or alias. Raises UnknownNameError with near matches."""
     return _ROUTING_TASKS[task_named(TASKS, task_id).id]

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from env.checks import check_alike, checked_progress, checked_seed, checked_snapshot, invalid_value
-from env.protocols import TaskInfo
+from env.protocols import TaskInfo, TaskName
 from env.reward import RewardFunction
 from env.serving_config import parse_config, told_settings, weights_of
 from env.serving_tasks import ALL_TASKS, TASKS, calibrated, get_task, load_calibration
@@ -83,7 +83,7 @@ class InferenceEnv:
     def __init__(
         self,
         simulator: TraceSimulator,
-        task_id: str,
+        task_id: TaskName,
         seed: int = 42,
         config: RewardConfig | Mapping[str, Any] | None = None,
         workload: WorkloadGenerator | None = None,
@@ -96,6 +96,8 @@ class InferenceEnv:
         self.simulator = simulator
         self.trace_pack = pack_name(simulator.table.path)
         """Name of the pack that the episode is served with."""
+        self.trace_pack_sha256 = simulator.table.sha256
+        """Digest of the pack's file."""
         self.memory_scale = simulator.table.metadata.memory_limit_gb / REFERENCE_MEMORY_GB
         """Memory of this GPU over that of the GPU that the tasks' limits are written for."""
         self.task: TaskInfo = task.info
@@ -355,11 +357,11 @@ def parse_action(action: Any, where: str = "action") -> ServeAction:
     try:
         return ServeAction.model_validate(action)
     except ValidationError as error:
-        raise invalid_value(where, error) from None
+        raise invalid_value(where, error, ServeAction) from None
 
 
 def make_env(
-    task_id: str,
+    task_id: TaskName,
     seed: int = 42,
     config: RewardConfig | Mapping[str, Any] | None = None,
     engine: Callable[[EngineModel, EpisodeTraffic], Engine] = ServingEngine,

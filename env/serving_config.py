@@ -25,7 +25,7 @@ def parse_config(config: RewardConfig | Mapping[str, Any]) -> RewardConfig:
     try:
         return RewardConfig.model_validate(config)
     except ValidationError as error:
-        raise invalid_value("config", error) from None
+        raise invalid_value("config", error, RewardConfig) from None
 
 
 def weights_of(config: RewardConfig, default: RewardWeights) -> RewardWeights:

@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from env.protocols import TaskInfo
-from inferencegym.errors import InvalidValueError, UnknownNameError
+from env.protocols import TaskInfo, TaskName, task_named
+from inferencegym.errors import InvalidValueError
 from inferencegym.models import DEFAULT_EPISODE_LENGTH, EngineTiming, ServeAction
 from simulator.packs import DEFAULT_PACK, SHIPPED, pack_name, pack_path
 from simulator.workload_config import WorkloadConfig, get_workload
@@ -69,9 +69,21 @@ def _task(
     description: str,
     active: tuple[str, ...],
     weights: RewardWeights,
+    aliases: tuple[str, ...] = (),
+    baseline_range: tuple[float, float] | None = None,
     listed: bool = True,
 ) -> ServingTask:
-    info = TaskInfo(task_id, name, difficulty, description, active, DEFAULT_EPISODE_LENGTH, listed=listed)
+    info = TaskInfo(
+        task_id,
+        name,
+        difficulty,
+        description,
+        active,
+        DEFAULT_EPISODE_LENGTH,
+        aliases,
+        listed=listed,
+        baseline_range=baseline_range,
+    )
     return ServingTask(info, weights)
 
 
@@ -103,6 +115,8 @@ _SERVING_TASKS = {
             "memory. Scored on throughput.",
             ("kv_budget", "batch_size"),
             RewardWeights(),
+            ("1", "task_1", "easy"),
+            (0.30, 0.40),
         ),
         _task(
             "task2",
@@ -113,6 +127,8 @@ _SERVING_TASKS = {
             "Scored half on TTFT, half on peak memory.",
             ("kv_budget", "batch_size", "spec_length"),
             RewardWeights(gamma=0.30),
+            ("2", "task_2", "medium"),
+            (0.22, 0.35),
         ),
         _task(
             "task3",
@@ -123,6 +139,8 @@ _SERVING_TASKS = {
             "Scored on throughput, SLO compliance, cost and stability.",
             _TASK3_KNOBS,
             _HARD,
+            ("3", "task_3", "hard"),
+            (0.18, 0.30),
         ),
         _recorded_task(
             "azure-conversation",
@@ -156,11 +174,9 @@ TASKS: dict[str, TaskInfo] = {task_id: info for task_id, info in ALL_TASKS.items
 """The three."""
 
 
-def get_task(task_id: str) -> ServingTask:
-    """A task by id. Raises UnknownNameError with near matches."""
-    if task_id not in _SERVING_TASKS:
-        raise UnknownNameError("task_id", task_id, _SERVING_TASKS)
-    return _SERVING_TASKS[task_id]
+def get_task(task_id: TaskName) -> ServingTask:
+    """A task by id or alias. Raises UnknownNameError with near matches."""
+    return _SERVING_TASKS[task_named(ALL_TASKS, task_id).id]
 
 
 def calibration_path(pack: str) -> Path:

@@ -13,12 +13,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from env.autoscaling import make_env, parse_action
-from env.autoscaling_score import Tally
+from env.autoscaling_score import WEIGHTS, Tally
 from env.autoscaling_tasks import AutoscalingTask, get_autoscaling_task
 from env.checks import invalid_value
-from env.protocols import GradeResult
+from env.protocols import GradeResult, TaskName
 from grader.autoscaling_feedback import feedback_sentence
-from grader.log_entries import check_length, check_place, log_part, log_settings
+from grader.log_entries import check_length, check_place, empty_grade, log_part, log_settings
 from inferencegym.autoscaling_models import AUTOSCALING_STEPS, MAX_REPLICAS, RATIO_MAX
 from inferencegym.models import Real, Whole
 from simulator.autoscaling_fleet import ERROR_BUDGET, OUTAGE_SHARE
@@ -46,7 +46,7 @@ class AutoscalingGrader:
     """Scores episodes of the autoscaling tasks in [0, 1]."""
 
     def grade_log(
-        self, task_id: str, log: Sequence[Mapping[str, Any]], *, verified: bool = False
+        self, task_id: TaskName, log: Sequence[Mapping[str, Any]], *, verified: bool = False
     ) -> GradeResult:
         """Grade /step replies, or their ``{action, reward, metrics}``.
 
@@ -56,21 +56,23 @@ class AutoscalingGrader:
                 field), or there are more entries than an episode has steps.
         """
         task = get_autoscaling_task(task_id)
-        check_length("episode_log", log, AUTOSCALING_STEPS)
+        check_length("episode_log", log, AUTOSCALING_STEPS, least=0)
+        if not log:
+            return empty_grade(WEIGHTS, None if task.line is None else False)
         course = _Course()
         for index, entry in enumerate(log):
             where = f"episode_log[{index}]"
             try:
                 metrics = _LoggedMetrics.model_validate(log_part(where, entry, "metrics"))
             except ValidationError as error:
-                raise invalid_value(f"{where}.metrics", error) from None
+                raise invalid_value(f"{where}.metrics", error, _LoggedMetrics) from None
             check_place(where, entry, task.info.id, index + 1)
             course.add(metrics)
         return course.grade(task, verified, log_settings(log[0]).get("scenario"))
 
     def grade_replay(
         self,
-        task_id: str,
+        task_id: TaskName,
         seed: int,
         actions: Sequence[Mapping[str, Any]],
         config: Mapping[str, Any] | None = None,

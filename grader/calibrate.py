@@ -15,7 +15,6 @@ file names: seconds instead of minutes.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -32,6 +31,7 @@ from grader.scoring import COST_BUDGET, WEIGHTS, Anchors, StepFigures, score_ste
 from grader.search import SEARCH_SEED, TwoModeSearch, grid_settings, neighbours
 from inferencegym.errors import InvalidValueError
 from inferencegym.models import EngineTiming, QuantTier, ServeAction
+from inferencegym.options import OptionParser
 from simulator.engine_timing import ENGINE_TIMINGS
 from simulator.packs import DEFAULT_PACK, SHIPPED
 from simulator.trace_sim import shared_simulator
@@ -347,7 +347,7 @@ def _merged(kept: Mapping[str, Any], fresh: Mapping[str, Any]) -> dict[str, Any]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the anchors, or with ``--check`` compare them; exit status 1 when they differ."""
-    parser = argparse.ArgumentParser(prog="python -m grader.calibrate", description=__doc__)
+    parser = OptionParser(prog="python -m grader.calibrate", description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare with the committed file, write nothing")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--tasks", nargs="+", choices=tuple(ALL_TASKS), help="only these; the rest stays")

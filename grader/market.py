@@ -26,8 +26,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from env.checks import invalid_value
 from env.market import make_env, parse_price
 from env.market_tasks import get_market_task
-from env.protocols import GradeResult
-from grader.log_entries import check_length, log_part
+from env.protocols import GradeResult, TaskName
+from grader.log_entries import check_length, check_places, empty_grade, log_part
 from inferencegym.errors import EpisodeDoneError, InvalidValueError
 from inferencegym.market_models import GPUS_MAX, JOBS_PER_HOUR_MAX, LINE_CAPACITY, PRICE_LIMIT_HIGH
 from inferencegym.models import Real, Whole
@@ -99,7 +99,7 @@ class MarketGrader:
     """Scores episodes of the market in [0, 1]."""
 
     def grade_log(
-        self, task_id: str, log: Sequence[Mapping[str, Any]], *, verified: bool = False
+        self, task_id: TaskName, log: Sequence[Mapping[str, Any]], *, verified: bool = False
     ) -> GradeResult:
         """Grade /step replies, or their ``{action, reward, metrics}``.
 
@@ -109,7 +109,10 @@ class MarketGrader:
                 market's death, or there are more entries than an episode has steps.
         """
         task = get_market_task(task_id)
-        check_length("episode_log", log, task.episode_length)
+        check_length("episode_log", log, task.episode_length, least=0)
+        if not log:
+            return empty_grade(WEIGHTS)
+        check_places(task.id, log)
         hours = [_figures(index, entry) for index, entry in enumerate(log)]
         for index, hour in enumerate(hours[:-1]):
             if hour.dead:
@@ -120,7 +123,7 @@ class MarketGrader:
 
     def grade_replay(
         self,
-        task_id: str,
+        task_id: TaskName,
         seed: int,
         actions: Sequence[Mapping[str, Any]],
         config: Mapping[str, Any] | None = None,
@@ -162,7 +165,7 @@ def _figures(index: int, entry: Any) -> HourFigures:
     try:
         return HourFigures.model_validate(log_part(where, entry, "metrics"))
     except ValidationError as error:
-        raise invalid_value(f"{where}.metrics", error) from None
+        raise invalid_value(f"{where}.metrics", error, HourFigures) from None
 
 
 _ADVICE = {

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from env.checks import SEED_LIMIT, checked_whole
-from env.protocols import GradeResult
+from env.protocols import GradeResult, TaskName
 from env.routing import make_env, parse_action
 from env.routing_tasks import SUCCESS_SCORE, RoutingTask, get_task
-from grader.log_entries import check_length, log_part
+from grader.log_entries import check_length, check_places, empty_grade, log_part
 from grader.routing_anchors import Anchors, anchors_of
-from inferencegym.errors import InvalidValueError
+from inferencegym.errors import InvalidValueError, MissingValueError
 from inferencegym.routing_models import REGIONS, RoutingAction
 from simulator.routing_classic import CARBON_CAP as CLASSIC_CARBON_CAP
 from simulator.routing_fleet import CARBON_CAP, LATENCY_CAP
@@ -47,7 +47,7 @@ class RoutingGrader:
     """Scores episodes of all routing tasks in [0, 1]."""
 
     def grade_log(
-        self, task_id: str, log: Sequence[Mapping[str, Any]], *, verified: bool = False
+        self, task_id: TaskName, log: Sequence[Mapping[str, Any]], *, verified: bool = False
     ) -> GradeResult:
         """Grade /step replies, or their ``{action, metrics}``, by playing the actions again.
 
@@ -57,7 +57,10 @@ class RoutingGrader:
                 more entries than an episode has steps.
         """
         task = get_task(task_id)
-        check_length("episode_log", log, task.info.episode_length)
+        check_length("episode_log", log, task.info.episode_length, least=0)
+        if not log:
+            return empty_grade(_ADVICE, passed=False)
+        check_places(task.info.id, log)
         starts = [_start(task, index, entry) for index, entry in enumerate(log)]
         for index, start in enumerate(starts):
             if start != starts[0]:
@@ -68,7 +71,7 @@ class RoutingGrader:
 
     def grade_replay(
         self,
-        task_id: str,
+        task_id: TaskName,
         seed: int,
         actions: Sequence[Mapping[str, Any]],
         config: Mapping[str, Any] | None = None,
@@ -91,13 +94,25 @@ def _start(task: RoutingTask, index: int, entry: Any) -> _LoggedStart:
     """Raises InvalidValueError when a part is missing: another day would be graded in its place."""
     where = f"episode_log[{index}].metrics"
     metrics = log_part(f"episode_log[{index}]", entry, "metrics")
-    seed = _whole(f"{where}.seed", metrics.get("seed"), SEED_LIMIT - 1)
+    needed = ("seed",) if task.stream is None else ("seed", "region", "start_hour")
+    for name in needed:
+        if name not in metrics:
+            raise MissingValueError(f"{where}.{name}", _START[name])
+    seed = _whole(f"{where}.seed", metrics["seed"], SEED_LIMIT - 1)
     if task.stream is None:
         return _LoggedStart(seed)
-    region = metrics.get("region")
+    region = metrics["region"]
     if region not in REGIONS:
-        raise InvalidValueError(f"{where}.region", region, f"one of {', '.join(REGIONS)}")
-    return _LoggedStart(seed, region, _whole(f"{where}.start_hour", metrics.get("start_hour"), 23))
+        raise InvalidValueError(f"{where}.region", region, _START["region"])
+    return _LoggedStart(seed, region, _whole(f"{where}.start_hour", metrics["start_hour"], 23))
+
+
+_START = {
+    "seed": f"a whole number from 0 to {SEED_LIMIT - 1}",
+    "region": f"one of {', '.join(REGIONS)}",
+    "start_hour": "a whole number from 0 to 23",
+}
+"""What each part of a start may be, in words."""
 
 
 def _whole(field: str, value: Any, high: int) -> int:

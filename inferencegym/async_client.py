@@ -10,9 +10,10 @@ from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 import httpx
 
 from inferencegym.calls import Actions, Call, Config
-from inferencegym.connection import ClientOptions, Connection
+from inferencegym.connection import GOODBYE_S, REMEMBERED, ClientOptions, Connection
 from inferencegym.errors import InferenceGymError
 from inferencegym.models import ServeObservation
+from inferencegym.registry import TaskName
 from inferencegym.replies import Baseline, Grade, Health, ObsT, TaskEntry
 from inferencegym.session import AsyncSession
 from inferencegym.wire import Outcome, Pause, exchange
@@ -54,6 +55,7 @@ class AsyncInferenceGymClient(Generic[ObsT]):
         **options: Unpack[ClientOptions],
     ) -> None:
         self._link = Connection.create(base_url, env, options)
+        self._started: dict[str, None] = {}
         self._http = httpx.AsyncClient(**self._link.http_options, transport=transport)
 
     @property
@@ -62,7 +64,16 @@ class AsyncInferenceGymClient(Generic[ObsT]):
         return self._link.base_url
 
     async def close(self) -> None:
-        """Close the connections."""
+        """End the sessions that this client started, which frees their places on the server, and close the
+        connections. A server that does not answer at once is not waited for."""
+        if not self._http.is_closed:
+            for session_id in self._started:
+                call = self._link.calls.delete(session_id)
+                try:
+                    await self._http.request(call.method, call.path, timeout=GOODBYE_S)
+                except httpx.TransportError:
+                    break
+        self._started.clear()
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:
@@ -91,7 +102,7 @@ class AsyncInferenceGymClient(Generic[ObsT]):
 
     async def reset(
         self,
-        task_id: str | None = None,
+        task_id: TaskName | None = None,
         seed: int = 42,
         *,
         episode_id: str | None = None,
@@ -99,14 +110,17 @@ class AsyncInferenceGymClient(Generic[ObsT]):
     ) -> AsyncSession[ObsT]:
         """See :meth:`InferenceGymClient.reset`."""
         reply = await self._run(self._link.calls.reset(task_id, seed, episode_id, config))
+        self._started[reply.session_id] = None
+        if len(self._started) > REMEMBERED:
+            del self._started[next(iter(self._started))]
         return AsyncSession(self._run, self._link.calls, reply, config)
 
-    async def grade_log(self, task_id: str, log: Sequence[Mapping[str, Any]]) -> Grade:
+    async def grade_log(self, task_id: TaskName, log: Sequence[Mapping[str, Any]]) -> Grade:
         """See :meth:`InferenceGymClient.grade_log`."""
         return await self._run(self._link.calls.grade_log(task_id, log))
 
     async def grade_replay(
-        self, task_id: str, seed: int, actions: Actions, config: Config | None = None
+        self, task_id: TaskName, seed: int, actions: Actions, config: Config | None = None
     ) -> Grade:
         """See :meth:`InferenceGymClient.grade_replay`."""
         return await self._run(self._link.calls.grade_replay(task_id, seed, actions, config))

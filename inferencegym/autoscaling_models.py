@@ -6,11 +6,11 @@ tools are derived from these models.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from inferencegym.models import whole_number
+from inferencegym.models import Validate, whole_number
 
 __all__ = [
     "AUTOSCALING_STEPS",
@@ -70,6 +70,7 @@ class AutoscalingAction(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    validate: ClassVar[Any] = Validate()
 
     action: Move = Field(default="no_op", description="One replica less, no change, or one more.")
     target_replicas: Total | None = Field(

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel
 
 from inferencegym.errors import InvalidValueError
-from inferencegym.registry import EnvSpec
+from inferencegym.registry import EnvSpec, TaskName
 from inferencegym.replies import Baseline, Grade, Health, ResetReply, StepResult, TaskEntry
 
 __all__ = ["Actions", "Call", "Calls", "Config", "Resend"]
@@ -75,7 +75,7 @@ class Calls:
         return replace(self._get("/baseline", Baseline.model_validate), slow=True)
 
     def reset(
-        self, task_id: str | None, seed: int, episode_id: str | None, config: Config | None
+        self, task_id: TaskName | None, seed: int, episode_id: str | None, config: Config | None
     ) -> Call[ResetReply[Any]]:
         body: dict[str, Any] = {"seed": seed}
         if task_id is not None:
@@ -95,15 +95,18 @@ class Calls:
             "GET", f"{self._mount}/state", self._state.model_validate, params={"session_id": session_id}
         )
 
+    def delete(self, session_id: str) -> Call[None]:
+        return Call("DELETE", f"{self._mount}/sessions/{session_id}", lambda _data: None)
+
     def grade_session(self, session_id: str) -> Call[Grade]:
         return self._grade({"session_id": session_id})
 
-    def grade_log(self, task_id: str, log: Sequence[Mapping[str, Any]]) -> Call[Grade]:
+    def grade_log(self, task_id: TaskName, log: Sequence[Mapping[str, Any]]) -> Call[Grade]:
         return self._grade({"task_id": task_id, "episode_log": list(log)})
 
     def grade_replay(
         self,
-        task_id: str,
+        task_id: TaskName,
         seed: int,
         actions: Actions,
         config: Config | None,

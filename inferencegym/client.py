@@ -25,9 +25,10 @@ from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 import httpx
 
 from inferencegym.calls import Actions, Call, Config
-from inferencegym.connection import ClientOptions, Connection
+from inferencegym.connection import GOODBYE_S, REMEMBERED, ClientOptions, Connection
 from inferencegym.errors import InferenceGymError
 from inferencegym.models import ServeObservation
+from inferencegym.registry import TaskName
 from inferencegym.replies import Baseline, Grade, Health, ObsT, TaskEntry
 from inferencegym.session import Session
 from inferencegym.wire import Outcome, Pause, exchange
@@ -77,6 +78,7 @@ class InferenceGymClient(Generic[ObsT]):
         **options: Unpack[ClientOptions],
     ) -> None:
         self._link = Connection.create(base_url, env, options)
+        self._started: dict[str, None] = {}
         self._http = httpx.Client(**self._link.http_options, transport=transport)
 
     @property
@@ -85,7 +87,16 @@ class InferenceGymClient(Generic[ObsT]):
         return self._link.base_url
 
     def close(self) -> None:
-        """Close the connections."""
+        """End the sessions that this client started, which frees their places on the server, and close the
+        connections. A server that does not answer at once is not waited for."""
+        if not self._http.is_closed:
+            for session_id in self._started:
+                call = self._link.calls.delete(session_id)
+                try:
+                    self._http.request(call.method, call.path, timeout=GOODBYE_S)
+                except httpx.TransportError:
+                    break
+        self._started.clear()
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -114,7 +125,7 @@ class InferenceGymClient(Generic[ObsT]):
 
     def reset(
         self,
-        task_id: str | None = None,
+        task_id: TaskName | None = None,
         seed: int = 42,
         *,
         episode_id: str | None = None,
@@ -128,13 +139,18 @@ class InferenceGymClient(Generic[ObsT]):
             ServerUnavailableError: no server answered in time.
         """
         reply = self._run(self._link.calls.reset(task_id, seed, episode_id, config))
+        self._started[reply.session_id] = None
+        if len(self._started) > REMEMBERED:
+            del self._started[next(iter(self._started))]
         return Session(self._run, self._link.calls, reply, config)
 
-    def grade_log(self, task_id: str, log: Sequence[Mapping[str, Any]]) -> Grade:
+    def grade_log(self, task_id: TaskName, log: Sequence[Mapping[str, Any]]) -> Grade:
         """Grade a list of /step replies or of their (action, reward, metrics); never ``verified``."""
         return self._run(self._link.calls.grade_log(task_id, log))
 
-    def grade_replay(self, task_id: str, seed: int, actions: Actions, config: Config | None = None) -> Grade:
+    def grade_replay(
+        self, task_id: TaskName, seed: int, actions: Actions, config: Config | None = None
+    ) -> Grade:
         """Let the server run the episode again from its seed and actions, and grade that (``verified``)."""
         return self._run(self._link.calls.grade_replay(task_id, seed, actions, config))
 

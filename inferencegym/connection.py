@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypedDict, cast
 
 import httpx
@@ -12,6 +12,7 @@ import httpx
 from inferencegym.calls import Call, Calls
 from inferencegym.errors import InvalidValueError, UnknownNameError
 from inferencegym.registry import EnvSpec, all_specs, get_spec
+from inferencegym.token import with_token
 from inferencegym.wire import WakePolicy
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Waiter",
     "http_address",
     "resolve_url",
+    "wake_time",
     "without_mount",
 ]
 
@@ -32,6 +34,11 @@ WAKE_LOCAL_S = 5.0
 """A server on this machine starts within this time (the aim of the benchmark), or was never started."""
 WAKE_REMOTE_S = 180.0
 """A Space that pulls its image again takes minutes; three cover what its own page calls usual."""
+
+GOODBYE_S = 2.0
+"""How long a client that is closed waits for each session to end on the server."""
+REMEMBERED = 1000
+"""Sessions that a client remembers to end when it is closed, the newest of those that it started."""
 
 SECONDS_MIN, SECONDS_MAX = 0.001, 86_400.0
 """A time limit lies between a millisecond and a day."""
@@ -48,8 +55,14 @@ class ClientOptions(TypedDict, total=False):
     wake_timeout_s: float
     """Longest wait for a server that does not answer yet; default 5 s for this machine, else 180 s. When
     given, it also bounds the wait for the first answer of a server that takes connections and is silent."""
+    busy_timeout_s: float
+    """Longest wait, in all, for a server that refuses a request and says when to come again (429 or 503 with
+    Retry-After); default 120 s, 0 never waits."""
     headers: Mapping[str, str]
     """Sent with every request, for example the authorization of a private Space."""
+    token: str | None
+    """Of a server that asks for one; default ``INFERENCEGYM_TOKEN``. It goes to the server alone, also where
+    that redirects elsewhere, and is never shown."""
     on_wait: Waiter
     """Called with (reason, seconds waited so far) before each further try."""
 
@@ -62,7 +75,7 @@ class Connection:
     calls: Calls
     policy: WakePolicy
 
-    http_options: Mapping[str, Any]
+    http_options: Mapping[str, Any] = field(repr=False)
     """Arguments of the ``httpx`` client."""
 
     @classmethod
@@ -77,15 +90,18 @@ class Connection:
         spec = get_spec(env)
         url = without_mount(resolve_url(base_url), spec)
         local = _is_local(url)
-        wake_s = options.get("wake_timeout_s", WAKE_LOCAL_S if local else WAKE_REMOTE_S)
+        wake_s = wake_time(url, options.get("wake_timeout_s"))
         http_options = {
             "base_url": url,
             "timeout": options.get("timeout_s", 30.0),
-            "headers": {"content-type": "application/json", **options.get("headers", {})},
+            "headers": with_token(
+                {"content-type": "application/json", **options.get("headers", {})}, options.get("token")
+            ),
             "trust_env": not local,  # a proxy from the environment is not asked for this machine
             "follow_redirects": True,
         }
         policy = WakePolicy(url, wake_s, options.get("on_wait"), bounds_first="wake_timeout_s" in options)
+        policy.busy_timeout_s = options.get("busy_timeout_s", policy.busy_timeout_s)
         return cls(url, Calls(spec), policy, http_options)
 
     def waits(self, call: Call[Any]) -> float:
@@ -105,8 +121,16 @@ def _check_options(options: Mapping[str, Any]) -> None:
     on_wait: object = options.get("on_wait")
     if not (on_wait is None or callable(on_wait)):
         raise InvalidValueError("on_wait", on_wait, "a function of (reason, seconds waited), or None")
-    for name, least in (("timeout_s", SECONDS_MIN), ("wake_timeout_s", 0.0)):
+    for name, least in (("timeout_s", SECONDS_MIN), ("wake_timeout_s", 0.0), ("busy_timeout_s", 0.0)):
         _check_seconds(name, options.get(name, least), least)
+
+
+def wake_time(url: str, given: float | None = None) -> float:
+    """Longest wait for a server that does not answer yet, seconds. Raises InvalidValueError for a bad one."""
+    if given is None:
+        return WAKE_LOCAL_S if _is_local(url) else WAKE_REMOTE_S
+    _check_seconds("wake_timeout_s", given, 0.0)
+    return given
 
 
 def _check_seconds(name: str, value: object, least: float) -> None:

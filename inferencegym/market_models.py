@@ -7,13 +7,15 @@ played; those here hold for any scenario.
 from __future__ import annotations
 
 from math import inf
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from inferencegym.models import Weight, real_number, whole_number
+from inferencegym.models import Validate, Weight, real_number, whole_number
 
 __all__ = [
+    "AVG_WAIT_MAX",
+    "AVG_WAIT_MIN",
     "EPISODE_HOURS",
     "LINE_CAPACITY",
     "MarketConfig",
@@ -27,6 +29,8 @@ EPISODE_HOURS = 200
 
 PRICE_LIMIT_LOW, PRICE_LIMIT_HIGH = 0.01, 100.0
 """Prices that any scenario may allow, USD per GPU-hour."""
+AVG_WAIT_MIN, AVG_WAIT_MAX = 0.1, 1000.0
+"""Average waits that an objective may call too long, hours."""
 CHANGE_MAX = 0.5
 GPUS_MIN, GPUS_MAX = 8, 256
 ARRIVAL_RATE_MIN, ARRIVAL_RATE_MAX = 0.01, 20.0
@@ -58,6 +62,8 @@ _Price = Annotated[
 """Any number: the environment refuses it with the bounds of its scenario, which alone are in force."""
 _Change = Annotated[float, Field(ge=-CHANGE_MAX, le=CHANGE_MAX), BeforeValidator(real_number)]
 _Gpus = Annotated[int, Field(ge=GPUS_MIN, le=GPUS_MAX), BeforeValidator(whole_number)]
+_Bound = Annotated[float, Field(ge=PRICE_LIMIT_LOW, le=PRICE_LIMIT_HIGH), BeforeValidator(real_number)]
+_Wait = Annotated[float, Field(ge=AVG_WAIT_MIN, le=AVG_WAIT_MAX), BeforeValidator(real_number)]
 _Rate = Annotated[float, Field(ge=ARRIVAL_RATE_MIN, le=ARRIVAL_RATE_MAX), BeforeValidator(real_number)]
 
 
@@ -66,6 +72,7 @@ class PriceAction(BaseModel):
 
     # NaN stays NaN on its way to a server: as null it would keep the price.
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, ser_json_inf_nan="constants")
+    validate: ClassVar[Any] = Validate()
 
     price: _Price | None = Field(
         default=None,
@@ -122,7 +129,8 @@ class MarketObservation(BaseModel):
 
 
 class MarketConfig(BaseModel):
-    """What an episode changes of its task: scenario, size, demand, or the weights of the reward."""
+    """What an episode changes of its task: scenario, size, demand, or the objective, which is the weights of
+    the reward and the constraints."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -139,6 +147,15 @@ class MarketConfig(BaseModel):
     low_wait_time: Weight | None = Field(default=None, description="Weight of short waits.")
     fairness: Weight | None = Field(default=None, description="Weight of fairness.")
     market_activity: Weight | None = Field(default=None, description="Weight of a live market.")
+    min_price: _Bound | None = Field(
+        default=None, description="Lowest price, USD per GPU-hour; at most the scenario's opening price."
+    )
+    max_price: _Bound | None = Field(
+        default=None, description="Highest price, USD per GPU-hour; at least the scenario's opening price."
+    )
+    max_avg_wait: _Wait | None = Field(
+        default=None, description="Expected wait, hours, that costs half of the weight of short waits."
+    )
 
 
 class MarketState(BaseModel):

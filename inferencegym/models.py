@@ -8,9 +8,20 @@ of the project but the error tree.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+
+from inferencegym.errors import InvalidValueError
+from inferencegym.schema_text import describe, schema_at
 
 __all__ = [
     "DEFAULT_EPISODE_LENGTH",
@@ -103,10 +114,32 @@ Tier = Annotated[
 ]
 
 
+class Validate:
+    """``validate`` of an action: called on an object it checks that, called on the class (pydantic's old name
+    of ``model_validate``) what it is given."""
+
+    def __get__(self, action: BaseModel | None, owner: type[BaseModel]) -> Any:
+        return owner.model_validate if action is None else lambda: _checked(action)
+
+
+def _checked(action: Model) -> Model:
+    """The action itself. Raises InvalidValueError: it was made without a check, and has a wrong field."""
+    try:
+        type(action).model_validate(dict(action))
+    except ValidationError as error:
+        detail = error.errors()[0]
+        field = ".".join(["action", *(str(part) for part in detail["loc"])])
+        schema = type(action).model_json_schema()
+        allowed = describe(schema_at(schema, detail["loc"]), schema) or detail["msg"]
+        raise InvalidValueError(field, detail["input"], allowed) from None
+    return action
+
+
 class ServeAction(BaseModel):
     """The engine's five knobs for the next simulated second. Missing fields take their defaults."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    validate: ClassVar[Any] = Validate()
 
     kv_budget: Real = Field(
         default=1.0, ge=0.1, le=1.0, description="Fraction of the deployable KV-cache pool that is allocated."
@@ -133,6 +166,17 @@ class PriorityDistribution(BaseModel):
     interactive: float = Field(default=1.0, ge=0.0, le=1.0)
     batch: float = Field(default=0.0, ge=0.0, le=1.0)
     best_effort: float = Field(default=0.0, ge=0.0, le=1.0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_list(cls, value: Any) -> Any:
+        """The three shares in the order of the fields."""
+        if not isinstance(value, list | tuple):
+            return value
+        shares, names = cast("list[Any]", value), list(cls.model_fields)
+        if len(shares) != len(names):
+            raise ValueError(f"a list must have {len(names)} shares: {', '.join(names)}")
+        return dict(zip(names, shares, strict=True))
 
     @model_validator(mode="after")
     def _sums_to_one(self) -> PriorityDistribution:

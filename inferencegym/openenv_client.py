@@ -16,6 +16,7 @@ Example::
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, cast
@@ -23,10 +24,10 @@ from typing import Any, cast
 from openenv.core.client_types import StepResult
 from openenv.core.env_client import EnvClient
 from pydantic import BaseModel
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.protocol import State
 
-from inferencegym.connection import resolve_url, without_mount
+from inferencegym.connection import DEFAULT_URL, resolve_url, wake_time, without_mount
 from inferencegym.errors import (
     EpisodeNotStartedError,
     InferenceGymError,
@@ -37,6 +38,8 @@ from inferencegym.errors import (
 from inferencegym.models import EpisodeState, ServeAction, ServeObservation
 from inferencegym.registry import EnvSpec, get_spec
 from inferencegym.session import action_body
+from inferencegym.token import with_token
+from inferencegym.wire import gave_up, pauses
 
 __all__ = ["EnvServerError", "InferenceGymEnv"]
 
@@ -57,12 +60,26 @@ class InferenceGymEnv(EnvClient[ServeAction, ServeObservation, EpisodeState]):
     Args:
         base_url: http(s) address of the server; default ``INFERENCEGYM_URL``, else http://127.0.0.1:7860.
         env: id or short name of the environment.
+        wake_timeout_s: longest wait for a server that does not answer yet, seconds; default as for the REST
+            client, 5 for this machine and else 180.
+        token: of a server that asks for one; default ``INFERENCEGYM_TOKEN``. It is never shown.
         options: as for ``EnvClient`` (``connect_timeout_s``, ``message_timeout_s``, ``headers``, …).
     """
 
-    def __init__(self, base_url: str | None = None, env: str = "serving", **options: Any) -> None:
+    def __init__(
+        self,
+        base_url: str | None = None,
+        env: str = "serving",
+        *,
+        wake_timeout_s: float | None = None,
+        token: str | None = None,
+        **options: Any,
+    ) -> None:
         self.spec: EnvSpec = get_spec(env)
+        options["headers"] = with_token(options.get("headers") or {}, token) or None
         self._episode_socket: object | None = None
+        self.wake_timeout_s = wake_timeout_s
+        wake_time(DEFAULT_URL, wake_timeout_s)
         if base_url is None and options.get("provider") is not None:
             super().__init__(base_url=None, **options)
         else:
@@ -73,8 +90,31 @@ class InferenceGymEnv(EnvClient[ServeAction, ServeObservation, EpisodeState]):
 
     def _create_session_client(self) -> EnvClient[Any, Any, Any]:
         child = super()._create_session_client()
-        cast(InferenceGymEnv, child).spec = self.spec
+        own = cast(InferenceGymEnv, child)
+        own.spec, own.wake_timeout_s = self.spec, self.wake_timeout_s
         return child
+
+    async def _connect_async(self) -> EnvClient[Any, Any, Any]:
+        """Connect; waits for a server that is starting, as the REST client does.
+
+        Raises ServerUnavailableError: none answered in time, or what did is not one.
+        """
+        started_s = time.monotonic()
+        for pause_s in pauses():
+            try:
+                return await cast("Any", super())._connect_async()  # noqa: SLF001 (its own)
+            except ConnectionError as error:
+                waited_s = time.monotonic() - started_s
+                if not self._may_try_again(error, waited_s + pause_s):
+                    raise _unreachable(error, waited_s) from error
+            await asyncio.sleep(pause_s)
+        raise AssertionError("pauses never end")
+
+    def _may_try_again(self, error: ConnectionError, waited_s: float) -> bool:
+        """A failure has stopped the container of a provider, if there was one; and who says no means it."""
+        if self._provider is not None or self.base_url is None or _status_of(error) in range(400, 500):
+            return False
+        return waited_s <= wake_time(self.base_url, self.wake_timeout_s)
 
     async def _reset_async(self, **kwargs: Any) -> StepResult[ServeObservation]:
         """Start an episode: ``task_id``, ``seed``, ``episode_id``, ``config``; None means the default."""
@@ -142,6 +182,18 @@ class InferenceGymEnv(EnvClient[ServeAction, ServeObservation, EpisodeState]):
         model: type[BaseModel] = self.spec.part("state_model")
         own = {name: value for name, value in payload.items() if name in model.model_fields}
         return cast(EpisodeState, model.model_validate(own))
+
+
+def _status_of(error: ConnectionError) -> int | None:
+    """HTTP status of an answer that was no WebSocket."""
+    cause = error.__cause__
+    return cause.response.status_code if isinstance(cause, InvalidStatus) else None
+
+
+def _unreachable(error: ConnectionError, waited_s: float) -> ServerUnavailableError:
+    refused = _status_of(error) in range(400, 500)
+    hint = "Check the URL (INFERENCEGYM_URL), and the token if the Space is private."
+    return ServerUnavailableError(f"{error}.", hint if refused else gave_up(waited_s))
 
 
 def _server_error(data: Mapping[str, Any]) -> InferenceGymError:

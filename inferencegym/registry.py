@@ -24,7 +24,10 @@ from typing import Any
 
 from inferencegym.errors import InvalidValueError, UnknownNameError
 
-__all__ = ["EnvSpec", "all_specs", "get_spec", "load", "register"]
+__all__ = ["EnvSpec", "TaskName", "all_specs", "get_spec", "load", "register"]
+
+TaskName = str | int
+"""How a caller may name a task: id or alias as text in any case, or its number."""
 
 
 @dataclass(frozen=True, slots=True)

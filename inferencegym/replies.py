@@ -38,6 +38,7 @@ class TaskEntry(_Reply):
     description: str
     active_actions: tuple[str, ...]
     episode_length: int = 0
+    aliases: tuple[str, ...] = ()
 
 
 class Grade(_Reply):
@@ -50,6 +51,15 @@ class Grade(_Reply):
     steps: int = 0
     figures: dict[str, float] = Field(default_factory=dict[str, float])
     passed: bool | None = None
+    seed: int | None = None
+    config: dict[str, Any] | None = None
+    config_hash: str | None = None
+    trace_pack: dict[str, str] | None = None
+    environment: str | None = None
+    environment_version: str | None = None
+    engine_version: str | None = None
+    standard: bool | None = None
+    """Played by a server with the task's own settings; None where no server says what was played."""
 
 
 class Baseline(_Reply):
@@ -58,6 +68,9 @@ class Baseline(_Reply):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     scores: dict[str, float]
+    expected_range: dict[str, tuple[float, float] | None] = Field(
+        default_factory=dict[str, tuple[float, float] | None]
+    )
 
 
 @dataclass(frozen=True, slots=True)

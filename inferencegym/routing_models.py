@@ -6,12 +6,12 @@ Single source of field names, units and bounds, as :mod:`inferencegym.models` is
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 from unicodedata import combining, normalize
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
-from inferencegym.models import Whole, whole_number
+from inferencegym.models import Validate, Whole, whole_number
 
 __all__ = [
     "CATEGORIES",
@@ -124,6 +124,7 @@ class RoutingAction(BaseModel):
     """What happens to the query at hand. Missing fields take their defaults."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    validate: ClassVar[Any] = Validate()
 
     strategy: StrategyName = _named(
         Strategy.NONE,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Mapping
-from typing import Any, Generic
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Generic, Self
 
 from pydantic import BaseModel
 
 from inferencegym.calls import Call, Calls, Config
-from inferencegym.errors import InvalidValueError
+from inferencegym.errors import InvalidValueError, SessionNotFoundError
 from inferencegym.replies import Grade, ObsT, ResetReply, StepResult
 
 __all__ = ["AsyncSession", "Session", "action_body"]
@@ -58,13 +60,20 @@ class _Episode(Generic[ObsT]):
         self.done = False
         self.total_reward = 0.0
         self.log: list[dict[str, Any]] = []
-        """One {action, reward, metrics} a step: what ``grade_log`` takes. ``action`` is what was sent."""
+        """What ``grade_log`` takes: {action, reward, metrics, task_id, timestep} of each step; ``action`` is
+        what was sent."""
 
     def _keep(self, action: Mapping[str, Any], result: StepResult[ObsT]) -> StepResult[ObsT]:
         self.observation, self.done = result.observation, result.done
         self.total_reward += result.reward
         self.log.append(
-            {"action": dict(action), "reward": result.reward, "metrics": dict(result.info.get("metrics", {}))}
+            {
+                "action": dict(action),
+                "reward": result.reward,
+                "metrics": dict(result.info.get("metrics", {})),
+                "task_id": self.task_id,
+                "timestep": len(self.log) + 1,
+            }
         )
         return result
 
@@ -98,6 +107,19 @@ class Session(_Episode[ObsT]):
         """Grade the server's own record of this episode."""
         return self._run(self._calls.grade_session(self.session_id))
 
+    def close(self) -> None:
+        """End the episode on the server, which frees its place there; no harm if it has ended."""
+        with suppress(SessionNotFoundError):
+            self._run(self._calls.delete(self.session_id))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
 
 class AsyncSession(_Episode[ObsT]):
     """Returned by ``AsyncInferenceGymClient.reset``; see :class:`Session`."""
@@ -115,3 +137,16 @@ class AsyncSession(_Episode[ObsT]):
     async def grade(self) -> Grade:
         """See :meth:`Session.grade`."""
         return await self._run(self._calls.grade_session(self.session_id))
+
+    async def close(self) -> None:
+        """See :meth:`Session.close`."""
+        with suppress(SessionNotFoundError):
+            await self._run(self._calls.delete(self.session_id))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -24,7 +24,7 @@ from inferencegym.errors import (
     UnknownNameError,
 )
 
-__all__ = ["Outcome", "Pause", "WakePolicy", "exchange", "rebuild_error"]
+__all__ = ["Outcome", "Pause", "WakePolicy", "exchange", "gave_up", "pauses", "rebuild_error"]
 
 T = TypeVar("T")
 
@@ -48,6 +48,11 @@ TRY_MIN_S = 0.25
 """The last try before the time is over still gets so long."""
 
 
+BUSY_S = 120.0
+"""A budget is new every minute; two of them are waited for."""
+BUSY_STATUSES = frozenset({429, 503})
+
+
 @dataclass(slots=True)
 class WakePolicy:
     """How long to wait for a server that is starting. ``on_wait`` gets (reason, seconds waited so far).
@@ -62,6 +67,8 @@ class WakePolicy:
     clock: Callable[[], float] = time.monotonic
     bounds_first: bool = False
     answered: bool = False
+    busy_timeout_s: float = BUSY_S
+    """Longest wait, in all, for a server that says when to come again (429 or 503 with Retry-After)."""
 
     def bounded(self, call: Call[T], waited_s: float) -> Call[T]:
         """The call with the time that is left for it."""
@@ -82,11 +89,17 @@ def exchange(call: Call[T], policy: WakePolicy) -> Generator[Call[T] | Pause, Ou
         ServerUnavailableError: no server of ours answered within the policy's time, or a step got lost.
     """
     started = policy.clock()
-    pause_s = PAUSE_FIRST_S
-    while True:
+    for pause_s in pauses():
         outcome = yield policy.bounded(call, policy.clock() - started)
         assert outcome is not None, "a driver answers every Call with an outcome"
         trouble = _trouble(outcome)
+        busy_s = _retry_after_s(outcome)
+        if busy_s is not None and policy.clock() - started + busy_s <= policy.busy_timeout_s:
+            # It was refused, so nothing was played: even a step may go again.
+            if policy.on_wait is not None:
+                policy.on_wait(f"the server asks to wait {busy_s} s", policy.clock() - started)
+            yield Pause(float(busy_s))
+            continue
         if trouble is None:
             policy.answered = True
             return _read(call, cast("httpx.Response", outcome), policy.base_url)
@@ -96,7 +109,15 @@ def exchange(call: Call[T], policy: WakePolicy) -> Generator[Call[T] | Pause, Ou
         if policy.on_wait is not None:
             policy.on_wait(trouble, waited_s)
         yield Pause(pause_s)
-        pause_s = min(PAUSE_MAX_S, pause_s * PAUSE_GROWTH)
+    raise AssertionError("pauses never end")
+
+
+def _retry_after_s(outcome: Outcome) -> int | None:
+    """Seconds after which a server of ours wants the same request again; None if it does not."""
+    if not isinstance(outcome, httpx.Response) or outcome.status_code not in BUSY_STATUSES:
+        return None
+    after = outcome.headers.get("retry-after", "")
+    return int(after) if _is_json(outcome) and after.isascii() and after.isdigit() else None
 
 
 def _trouble(outcome: Outcome) -> str | None:
@@ -122,6 +143,22 @@ def _may_resend(call: Call[Any], outcome: Outcome) -> bool:
     return call.resend is Resend.UNLESS_SEEN and isinstance(outcome, httpx.Response)
 
 
+def gave_up(waited_s: float) -> str:
+    """How to go on where no server answered."""
+    return (
+        f"Gave up after {waited_s:.0f} s. Start one with `make serve` or `inferencegym serve`, check the "
+        "URL (INFERENCEGYM_URL), or raise wake_timeout_s for a Space that takes longer to wake."
+    )
+
+
+def pauses() -> Generator[float]:
+    """Seconds to wait before each further try."""
+    pause_s = PAUSE_FIRST_S
+    while True:
+        yield pause_s
+        pause_s = min(PAUSE_MAX_S, pause_s * PAUSE_GROWTH)
+
+
 def _unavailable(
     call: Call[Any], outcome: Outcome, trouble: str, policy: WakePolicy, waited_s: float
 ) -> ServerUnavailableError:
@@ -133,10 +170,7 @@ def _unavailable(
     elif isinstance(outcome, httpx.Response) and outcome.status_code in range(400, 500):
         hint = "Check the URL (INFERENCEGYM_URL), and the token if the Space is private."
     else:
-        hint = (
-            f"Gave up after {waited_s:.0f} s. Start one with `make serve` or `inferencegym serve`, check the "
-            "URL (INFERENCEGYM_URL), or raise wake_timeout_s for a Space that takes longer to wake."
-        )
+        hint = gave_up(waited_s)
     return ServerUnavailableError(message, hint)
 
 
@@ -175,7 +209,7 @@ def _first_fault(error: Exception) -> str:
 def _error_classes() -> dict[str, type[InferenceGymError]]:
     """The client's own tree by code; a server in the same process may have subclasses of its own."""
     classes: list[type[InferenceGymError]] = [getattr(errors, name) for name in errors.__all__]
-    return {cls.code: cls for cls in classes}
+    return {cls.code: cls for cls in classes if "code" in vars(cls)}
 
 
 def _error_detail(data: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from pydantic import ValidationError
 from inferencegym.errors import InferenceGymError
 from inferencegym.registry import EnvSpec, all_specs
 from server.listening import why_not_listen
+from server.setting_checks import environment_problems
 from server.settings import Settings, told
 
 if TYPE_CHECKING:
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
     from server.bound import BoundEnv
 
 __all__ = ["create_app", "main"]
+
+SWITCH_INTERVAL_S = 0.0002
+"""How long a thread that grades may keep the interpreter while a step waits for it. Python's default of 5 ms
+would be ten times a step's time over HTTP."""
 
 GC_THRESHOLDS = (20_000, 50, 100)
 """Python's default of (700, 10, 10) costs about 4 % of a step."""
@@ -46,8 +52,9 @@ def create_app(settings: Settings | None = None, specs: Sequence[EnvSpec] | None
     from server.services import Services
 
     settings = settings or Settings()
-    configure_logging(settings.log_level)
+    log = configure_logging(settings.log_level)
     services = Services(settings)
+    services.metrics.watch_log(lambda: log.dropped)
     bounds = [BoundEnv(spec) for spec in (all_specs() if specs is None else specs)]
     root = next(bound for bound in bounds if not bound.spec.mount)
     mounted = [
@@ -78,6 +85,7 @@ def create_app(settings: Settings | None = None, specs: Sequence[EnvSpec] | None
     if settings.metrics:
         app.add_route("/metrics", services.metrics.endpoint, methods=["GET"], include_in_schema=False)
     app.put_behind(services)
+    app.state.services = services
     return app
 
 
@@ -90,16 +98,21 @@ def _warm_up(bounds: Sequence[BoundEnv]) -> None:
     gc.freeze()
     # What a step leaves behind is freed by its references; looking for cycles can wait longer.
     gc.set_threshold(*GC_THRESHOLDS)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
 
 
 def main() -> None:
     """Serve until interrupted. Settings come from environment variables; see the README."""
     import uvicorn
 
+    logging.captureWarnings(True)  # Python would print them, and wait for who reads standard error
     try:
         settings = Settings()
     except ValidationError as error:
         _give_up(told(error))
+    problems = environment_problems(web_llm=settings.web_llm)
+    if problems:
+        _give_up(problems)
     # Before the heavy part of the start, after which nobody looks for the reason any more.
     problem = why_not_listen(settings.host, settings.port)
     if problem:
@@ -109,11 +122,17 @@ def main() -> None:
             spec.part("info")()
     except InferenceGymError as error:  # a setting of an environment, such as a trace pack that is not there
         _give_up([str(error)])
+    from server.connections import Connections, files_allowed
+    from server.guarded_http import protocols
+
+    app = create_app(settings)
+    connections = Connections(settings, files_allowed())
+    app.state.services.metrics.registry.register(connections)
     uvicorn.run(
-        create_app(settings),
+        app,
         host=settings.host,
         port=settings.port,
-        http="httptools",
+        **protocols(connections),
         ws_per_message_deflate=False,
         ws_max_size=settings.max_body_bytes,
         timeout_keep_alive=settings.keep_alive_s,

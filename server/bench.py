@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from server import bench_process
 from server.bench_process import random_actions
 from server.bound import BoundEnv
 
-__all__ = ["main", "measure"]
+__all__ = ["main", "measure", "serving"]
 
 CLIENTS = (1, 8)
 SECONDS = 3.0
@@ -44,6 +44,7 @@ ROUNDS = 3
 """The median of this many measurements is reported: other work on the machine comes and goes."""
 ACTIONS = 64
 START_TIMEOUT_S = 60.0
+UNLIMITED = {"INFERENCEGYM_RATE_LIMIT": "off"}
 
 
 def make_plan(bound: BoundEnv) -> dict[str, Any]:
@@ -57,13 +58,15 @@ def make_plan(bound: BoundEnv) -> dict[str, Any]:
 
 
 @contextmanager
-def serving(module: str, log: Path) -> Generator[tuple[int, int, float]]:
+def serving(
+    module: str, log: Path, settings: Mapping[str, str] = UNLIMITED
+) -> Generator[tuple[int, int, float]]:
     """A server process: its port, its process id, and the seconds it took to answer /health."""
     port = _free_port()
     environment = os.environ | {
         "PORT": str(port),
         "INFERENCEGYM_HOST": "127.0.0.1",
-        "INFERENCEGYM_RATE_LIMIT": "off",
+        **settings,
     }
     started = time.perf_counter()
     with log.open("wb") as output:

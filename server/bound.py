@@ -8,17 +8,21 @@ from functools import cached_property
 from typing import Any
 
 import anyio.to_thread
+from anyio import CapacityLimiter
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from env.protocols import Episode, Grader, TaskInfo, listed_tasks, task_named
-from inferencegym.registry import EnvSpec
+from inferencegym.registry import EnvSpec, TaskName
+from server.episodes import EpisodeStart, StepResult, take_step
 from server.explain import explain
 from server.schemas import reset_models, step_models
-from server.sessions import EpisodeStart, StepResult, take_step
 
 __all__ = ["DEFAULT_SEED", "BoundEnv", "reply_parts"]
 
 DEFAULT_SEED = 42
+
+READERS = 1
+"""Threads that read what configs name or hold, of an environment: more would only hold up the steps."""
 
 
 class BoundEnv:
@@ -41,6 +45,7 @@ class BoundEnv:
         self._reset_adapter = TypeAdapter[Any](self.reset_request)
         self._step_adapter = TypeAdapter[Any](self.step_request)
         self._action_adapter = TypeAdapter[Any](self.action_model)
+        self._readers = CapacityLimiter(READERS)
 
     # Requests. Each parser raises an InferenceGymError that names field, value and allowed range.
 
@@ -94,7 +99,7 @@ class BoundEnv:
             raise explain(error, self.config_model, "config") from None
         return model.model_dump(exclude_unset=True, exclude_none=True)
 
-    def task(self, task_id: str) -> TaskInfo:
+    def task(self, task_id: TaskName) -> TaskInfo:
         """The task by id or alias; raises UnknownNameError with near matches."""
         return task_named(self.tasks, task_id)
 
@@ -122,11 +127,15 @@ class BoundEnv:
         episode: Episode = self.spec.part("make_env")(start.task_id, seed=start.seed, config=start.config)
         return episode, episode.reset()
 
-    async def begin_beside(self, start: EpisodeStart) -> tuple[Episode, BaseModel]:
-        """The same without holding up others: what a config names may have to be read from a file first."""
-        if start.config is None:
+    async def begin_beside(self, start: EpisodeStart, *, always: bool = False) -> tuple[Episode, BaseModel]:
+        """The same without holding up others: what a config names may have to be read from a file first.
+
+        Without a config it takes two milliseconds, less than handing it to a thread is worth, unless it is
+        ``always`` to be done beside.
+        """
+        if start.config is None and not always:
             return self.begin(start)
-        return await anyio.to_thread.run_sync(self.begin, start)
+        return await anyio.to_thread.run_sync(self.begin, start, limiter=self._readers)
 
     @cached_property
     def reward_terms(self) -> tuple[str, ...]:
@@ -165,7 +174,7 @@ class BoundEnv:
     def task_detail(self, task_id: str) -> dict[str, Any]:
         """GET /tasks/{id}. Raises UnknownNameError with near matches."""
         task = self.task(task_id)
-        return {**_task_entry(task), "aliases": list(task.aliases), "facts": dict(task.facts)}
+        return {**_task_entry(task), "facts": dict(task.facts)}
 
 
 def _task_entry(task: TaskInfo) -> dict[str, Any]:
@@ -176,6 +185,7 @@ def _task_entry(task: TaskInfo) -> dict[str, Any]:
         "description": task.description,
         "active_actions": list(task.active_actions),
         "episode_length": task.episode_length,
+        "aliases": list(task.aliases),
     }
 
 

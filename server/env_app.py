@@ -53,7 +53,7 @@ def build_env_app(
     add_rest_routes(app, bound, services)
     # Before OpenEnv's Task API, whose paths start with a parameter and would match a mount's name.
     app.router.routes.extend(mounts)
-    openenv = openenv_routes(bound, services.settings)
+    openenv = openenv_routes(bound, services)
     services.socket_counts.append(openenv.count_sessions)
     web = services.settings.web
     app.add_route("/", landing_page(bound, others, web), methods=["GET"], include_in_schema=False)
@@ -61,7 +61,7 @@ def build_env_app(
     app.router.routes.extend(openenv.routes)
     if web:
         # After the Task API: /web/splits asks for an environment of that name, which there is not.
-        page = WebPage(bound, [bound, *others], services.settings)
+        page = WebPage(bound, [bound, *others], services)
         app.router.routes.extend(page.routes())
         openenv.on_shutdown.append(page.close)
     app.openapi = lambda: _document(app)

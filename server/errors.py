@@ -17,12 +17,16 @@ from inferencegym.errors import InferenceGymError
 
 __all__ = [
     "BodyTooLargeError",
+    "ClientShareError",
     "ContentEncodingError",
+    "CostLimitError",
+    "EpisodeChangedError",
     "InternalError",
     "InvalidJsonError",
     "MediaTypeError",
     "RateLimitError",
     "RejectedError",
+    "ServerFullError",
     "error_body",
     "error_response",
     "in_words",
@@ -105,7 +109,15 @@ class BodyTooLargeError(InferenceGymError):
         )
 
 
-class RateLimitError(InferenceGymError):
+class _LaterError(InferenceGymError):
+    """What may be sent again after ``retry_after_s`` seconds."""
+
+    def __init__(self, message: str, hint: str, retry_after_s: int) -> None:
+        super().__init__(message, f"Try again in {retry_after_s} s; {hint}")
+        self.retry_after_s = retry_after_s
+
+
+class RateLimitError(_LaterError):
     """More requests than the rate limit allows."""
 
     code = "rate_limited"
@@ -114,9 +126,67 @@ class RateLimitError(InferenceGymError):
     def __init__(self, rate: str, retry_after_s: int) -> None:
         super().__init__(
             f"More requests than this server allows one client ({rate}).",
-            f"Try again in {retry_after_s} s; the operator sets INFERENCEGYM_RATE_LIMIT.",
+            "the operator sets INFERENCEGYM_RATE_LIMIT.",
+            retry_after_s,
         )
-        self.retry_after_s = retry_after_s
+
+
+class CostLimitError(_LaterError):
+    """A client asks for more computation than its budget."""
+
+    code = "rate_limited"
+    status = 429
+
+    def __init__(self, rate: str, steps: int, retry_after_s: int) -> None:
+        super().__init__(
+            f"This request costs {steps} steps, more than is left of what this server computes for one "
+            f"client ({rate}).",
+            "steps of a live episode are free of it; the operator sets INFERENCEGYM_COST_LIMIT.",
+            retry_after_s,
+        )
+
+
+class ClientShareError(_LaterError):
+    """A client's share of the places is taken by unfinished episodes, or of the queue by its own requests."""
+
+    code = "client_share"
+    status = 429
+
+    def __init__(self, share: int, retry_after_s: int, what: str = "unfinished episodes") -> None:
+        super().__init__(
+            f"One client may have {share} {what} on this server, and this one has as many.",
+            "end one with DELETE /sessions/{session_id}, or play it to its end; the operator sets "
+            "INFERENCEGYM_CLIENT_SHARE.",
+            retry_after_s,
+        )
+
+
+class ServerFullError(_LaterError):
+    """Nothing can be taken on before something else has ended."""
+
+    code = "server_full"
+    status = 503
+
+    def __init__(self, kept: int, retry_after_s: int, what: str = "unfinished episodes") -> None:
+        super().__init__(
+            f"All {kept} places of this server for {what} are taken.",
+            "what is there goes on; nothing was changed.",
+            retry_after_s,
+        )
+
+
+class EpisodeChangedError(InferenceGymError):
+    """A kept episode cannot be brought back as it was: what it was started with has changed meanwhile."""
+
+    code = "episode_changed"
+    status = 409
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(
+            f"session_id: the episode of {session_id[:80]!r} cannot go on: the trace pack or recording that "
+            "it was started with has changed on the server.",
+            "Start a new one with POST /reset.",
+        )
 
 
 class InternalError(InferenceGymError):
@@ -141,8 +211,19 @@ _FASTAPI_UNREADABLE = "There was an error parsing the body"
 """What FastAPI says of a body on which the JSON parser itself fails, by nesting for example."""
 
 
+_USUAL_HINTS: Mapping[str, str] = {
+    "invalid_value": "Nothing was changed. GET /docs and GET /info tell each field's type and bounds.",
+    "unknown_name": "GET /tasks and GET /info list the names.",
+    "bad_trace_pack": "GET /info lists the trace packs that can be played.",
+    "bad_trace_file": "ENVIRONMENT.md says what recordings are taken.",
+}
+"""By code, how to go on where the error itself does not say."""
+_ANY_HINT = "GET /docs shows what this endpoint takes."
+
+
 def error_body(code: str, message: str, hint: str) -> bytes:
-    """The JSON document of an error."""
+    """The JSON document of an error; its hint is never empty."""
+    hint = hint or _USUAL_HINTS.get(code, _ANY_HINT)
     # Lone surrogates can reach a message through a query string; they have no UTF-8 form.
     clean = {"code": code, "message": _printable(message), "hint": _printable(hint)}
     return to_json({"error": clean})
@@ -155,7 +236,7 @@ def _printable(text: str) -> str:
 def error_response(error: InferenceGymError, headers: Mapping[str, str] | None = None) -> Response:
     """The HTTP response of an error."""
     response_headers = dict(headers or {})
-    if isinstance(error, RateLimitError):
+    if isinstance(error, _LaterError):
         response_headers["Retry-After"] = str(error.retry_after_s)
     return Response(
         error_body(error.code, error.message, error.hint),

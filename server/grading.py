@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 import anyio.to_thread
 from anyio import CapacityLimiter
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
+from starlette.requests import ClientDisconnect, Request
 
 from env.protocols import Agent, GradeResult, listed_tasks
 from inferencegym.errors import EpisodeNotStartedError, InvalidValueError
 from server.bound import BoundEnv
-from server.errors import InvalidJsonError, RejectedError
+from server.clients import client_of, is_limited
+from server.costs import Costs
+from server.episodes import Session
+from server.errors import ClientShareError, InvalidJsonError, RejectedError, ServerFullError
 from server.explain import explain, shown
+from server.played import NOT_STANDARD, played_by_log, played_of
 from server.schemas import GradeByLog, GradeByReplay, GradeBySession, GradeRequest
 from server.sessions import SessionManager
+from server.settings import Settings
 
 __all__ = ["BASELINE_AGENT", "BASELINE_SEED", "Baseline", "GradingDesk"]
 
 BASELINE_AGENT = "baseline"
 BASELINE_SEED = 0
+
+QUEUE_RETRY_S = 1
+"""Retry-After of a full queue: a grading takes some hundredths of a second."""
 
 T = TypeVar("T")
 Shape = TypeVar("Shape", bound=BaseModel)
@@ -40,17 +51,50 @@ _SHAPES_HINT = (
 
 
 class GradingDesk:
-    """Runs gradings in a few threads, so that long ones neither block nor starve the steps."""
+    """Runs gradings in a few threads, so that long ones neither block nor starve the steps.
 
-    def __init__(self, sessions: SessionManager, threads: int) -> None:
+    A bounded number waits, of one client a share of it; who has left is not waited for.
+    """
+
+    def __init__(self, sessions: SessionManager, costs: Costs, settings: Settings) -> None:
         self._sessions = sessions
-        self._limiter = CapacityLimiter(threads)
+        self._costs = costs
+        self._limiter = CapacityLimiter(settings.grader_threads)
+        self._places = settings.grader_queue
+        self._share = settings.share_of(settings.grader_queue)
+        self._limit_loopback = settings.limit_loopback
+        self._waiting: Counter[str] = Counter()
 
-    async def run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """``work(*arguments)`` in a thread; waits for a free one."""
-        return await anyio.to_thread.run_sync(work, *arguments, limiter=self._limiter)
+    async def run(self, request: Request, work: Callable[..., T], *arguments: Any) -> T:
+        """``work(*arguments)`` in a thread, for the client of ``request``.
 
-    def grade(self, bound: BoundEnv, body: bytes) -> dict[str, Any]:
+        Raises:
+            ClientShareError, ServerFullError: too many run or wait; nothing was done.
+            ClientDisconnect: the client left before its turn.
+        """
+        client = client_of(request.scope)
+        self._check_room(client)
+        self._waiting[client] += 1
+        turn = _Turn(work, lambda: self._leave(client))
+        watch = asyncio.create_task(turn.end_with(request))
+        try:
+            return await anyio.to_thread.run_sync(turn.take, *arguments, limiter=self._limiter)
+        finally:
+            watch.cancel()
+            turn.leave()
+
+    def _check_room(self, client: str) -> None:
+        if is_limited(client, self._limit_loopback) and self._waiting[client] >= self._share:
+            raise ClientShareError(self._share, QUEUE_RETRY_S, "gradings under way")
+        if self._waiting.total() >= self._places:
+            raise ServerFullError(self._places, QUEUE_RETRY_S, "gradings under way")
+
+    def _leave(self, client: str) -> None:
+        self._waiting[client] -= 1
+        if not self._waiting[client]:
+            del self._waiting[client]
+
+    def grade(self, bound: BoundEnv, client: str, body: bytes) -> dict[str, Any]:
         """The reply to a body of POST /grader.
 
         Raises:
@@ -60,36 +104,72 @@ class GradingDesk:
         """
         request = _parse(body)
         if isinstance(request, GradeByLog):
+            self._costs.charge(client, len(request.episode_log))
             return self._grade_log(bound, request)
         if isinstance(request, GradeBySession):
-            return self._grade_session(bound, request)
+            session = self._sessions.get(request.session_id, bound.spec.id)
+            self._costs.charge(client, session.steps)
+            return self._grade_session(bound, session)
+        self._costs.charge(client, len(request.actions))
         return self._grade_replay(bound, request)
 
-    def replay(self, bound: BoundEnv, body: bytes) -> dict[str, Any]:
+    def replay(self, bound: BoundEnv, client: str, body: bytes) -> dict[str, Any]:
         """The reply to a body of POST /grader/replay. Raises as :meth:`grade`."""
-        return self._grade_replay(bound, _validated(_document(body), GradeByReplay))
+        request = _validated(_document(body), GradeByReplay)
+        self._costs.charge(client, len(request.actions))
+        return self._grade_replay(bound, request)
 
     def _grade_log(self, bound: BoundEnv, request: GradeByLog) -> dict[str, Any]:
         task = bound.task(request.task_id)
-        _check_length("episode_log", len(request.episode_log), task.episode_length)
-        return _reply(bound, task.id, bound.grader.grade_log(task.id, request.episode_log))
+        _check_length("episode_log", len(request.episode_log), task.episode_length, least=0)
+        return _reply(
+            bound, task.id, bound.grader.grade_log(task.id, request.episode_log), played_by_log(bound)
+        )
 
-    def _grade_session(self, bound: BoundEnv, request: GradeBySession) -> dict[str, Any]:
-        session = self._sessions.get(request.session_id, bound.spec.id)
+    def _grade_session(self, bound: BoundEnv, session: Session) -> dict[str, Any]:
         log = session.log_copy()
         if not log:
             raise EpisodeNotStartedError(
                 "This episode has no step yet, so there is nothing to grade.", "Call POST /step first."
             )
-        task_id = session.start.task_id
-        return _reply(bound, task_id, bound.grader.grade_log(task_id, log, verified=True))
+        task_id = session.task.id
+        result = bound.grader.grade_log(task_id, log, verified=True)
+        return _reply(bound, task_id, result, played_of(bound, session.start))
 
     def _grade_replay(self, bound: BoundEnv, request: GradeByReplay) -> dict[str, Any]:
         task = bound.task(request.task_id)
         _check_length("actions", len(request.actions), task.episode_length)
         actions = bound.parse_actions(request.actions)
         config = bound.parse_config(request.config)
-        return _reply(bound, task.id, bound.grader.grade_replay(task.id, request.seed, actions, config))
+        result = bound.grader.grade_replay(task.id, request.seed, actions, config)
+        played = played_of(bound, bound.start(task.id, request.seed, None, config))
+        return _reply(bound, task.id, result, played)
+
+
+class _Turn:
+    """One piece of work that waits for a thread, and need not be done once its client has left."""
+
+    def __init__(self, work: Callable[..., Any], on_leave: Callable[[], None]) -> None:
+        self._work = work
+        self._on_leave: Callable[[], None] | None = on_leave
+
+    async def end_with(self, request: Request) -> None:
+        """Leave when the client does."""
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        self.leave()
+
+    def leave(self) -> None:
+        """Give the place in the queue up, once."""
+        on_leave, self._on_leave = self._on_leave, None
+        if on_leave is not None:
+            on_leave()
+
+    def take(self, *arguments: Any) -> Any:
+        """Do the work, in a thread. Raises ClientDisconnect if nobody waits for it."""
+        if self._on_leave is None:
+            raise ClientDisconnect
+        return self._work(*arguments)
 
 
 class Baseline:
@@ -104,12 +184,14 @@ class Baseline:
         """Scores and breakdowns on every task, graded by replaying the agent's actions with seed 0."""
         with self._lock:
             if self._reply is None:
-                results = {task_id: self._play(task_id) for task_id in listed_tasks(self._bound.tasks)}
+                tasks = listed_tasks(self._bound.tasks)
+                results = {task_id: self._play(task_id) for task_id in tasks}
                 self._reply = {
                     "agent": BASELINE_AGENT,
                     "seed": BASELINE_SEED,
                     "scores": {task_id: result.score for task_id, result in results.items()},
                     "breakdowns": {task_id: result.breakdown for task_id, result in results.items()},
+                    "expected_range": {task_id: task.baseline_range for task_id, task in tasks.items()},
                 }
             return self._reply
 
@@ -154,18 +236,20 @@ def _parse(body: bytes) -> GradeRequest:
     return _validated(document, shapes[0])
 
 
-def _check_length(field: str, count: int, episode_length: int) -> None:
-    if not 1 <= count <= episode_length:
+def _check_length(field: str, count: int, episode_length: int, least: int = 1) -> None:
+    if not least <= count <= episode_length:
         raise RejectedError(
-            f"{field}: has {count} entries; allowed: 1 to {episode_length}, one for each step."
+            f"{field}: has {count} entries; allowed: {least} to {episode_length}, one for each step."
         )
 
 
-def _reply(bound: BoundEnv, task_id: str, result: GradeResult) -> dict[str, Any]:
+def _reply(bound: BoundEnv, task_id: str, result: GradeResult, played: Mapping[str, Any]) -> dict[str, Any]:
     length = bound.task(task_id).episode_length
     feedback = result.feedback
-    if result.steps < length and not result.ended:
+    if 0 < result.steps < length and not result.ended:
         feedback = f"{feedback} The episode is unfinished: {result.steps} of {length} steps."
+    if result.verified and not played["standard"]:
+        feedback = f"{feedback} {NOT_STANDARD}"
     return {
         "task_id": task_id,
         "score": result.score,
@@ -175,4 +259,5 @@ def _reply(bound: BoundEnv, task_id: str, result: GradeResult) -> dict[str, Any]
         "steps": result.steps,
         "figures": result.figures,
         "passed": result.passed,
+        **played,
     }

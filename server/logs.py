@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import atexit
 import logging
 import sys
 from collections.abc import MutableMapping
 from datetime import UTC, datetime
-from typing import Any, BinaryIO
+from typing import Any
 
 import orjson
 import structlog
 
-__all__ = ["LineWriter", "configure_logging"]
+from server.log_writer import LineWriter
 
-FLUSH_AFTER_S = 0.25
-FLUSH_AT_LINES = 200
+__all__ = ["configure_logging"]
 
 _STAMP = structlog.processors.TimeStamper(fmt="iso", utc=True)
 
@@ -34,55 +31,30 @@ def _json(event: Any, **options: Any) -> str:
     return orjson.dumps(event, default=options.get("default", str)).decode()
 
 
-class LineWriter:
-    """structlog's logger at the end of the chain: writes lines, those below warning in batches.
+class _Handler(logging.Handler):
+    """Hands the records of Python's own logging to the writer."""
 
-    On an event loop, lines wait up to ``FLUSH_AFTER_S``: one write for each request would cost as much as
-    a fifth of a step. Warnings and errors, and everything off the loop, are written at once.
-    """
+    def __init__(self, writer: LineWriter) -> None:
+        super().__init__()
+        self._writer = writer
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._lines: list[bytes] = []
-        self._flushed_by: asyncio.AbstractEventLoop | None = None
-        atexit.register(self.flush)
-
-    def info(self, line: bytes) -> None:
-        """Write soon."""
-        self._lines.append(line)
+    def emit(self, record: logging.LogRecord) -> None:
+        """Format and pass on; see logging.Handler."""
         try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            self.flush()
-            return
-        if loop is not self._flushed_by:
-            self._flushed_by = loop
-            loop.call_later(FLUSH_AFTER_S, self._end_wait)
-        elif len(self._lines) >= FLUSH_AT_LINES:
-            self.flush()
-
-    def error(self, line: bytes) -> None:
-        """Write now, after what waits."""
-        self._lines.append(line)
-        self.flush()
-
-    debug = msg = info
-    warning = critical = fatal = exception = error
-
-    def _end_wait(self) -> None:
-        self._flushed_by = None
-        self.flush()
-
-    def flush(self) -> None:
-        """Write what waits."""
-        lines, self._lines = self._lines, []
-        if lines and not self._file.closed:
-            self._file.write(b"\n".join([*lines, b""]))
-            self._file.flush()
+            line = self.format(record).encode("utf-8", "backslashreplace")
+        except Exception:  # noqa: BLE001 (a record that cannot be formatted must not break who logged it)
+            line = orjson.dumps({"event": "a log record could not be formatted", "logger": record.name})
+        if record.levelno >= logging.WARNING:
+            self._writer.error(line)
+        else:
+            self._writer.info(line)
 
 
-def configure_logging(level: str) -> None:
-    """Send everything from ``level`` up to standard error, one JSON object per line."""
+def configure_logging(level: str) -> LineWriter:
+    """Send everything from ``level`` up to standard error, one JSON object per line.
+
+    Returns the writer of all lines, which knows how many it had to drop.
+    """
     number = logging.getLevelNamesMapping()[level]
     writer = LineWriter(sys.stderr.buffer)
     structlog.configure(
@@ -91,7 +63,7 @@ def configure_logging(level: str) -> None:
         logger_factory=lambda *_: writer,
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Handler(writer)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             processors=[
@@ -105,3 +77,9 @@ def configure_logging(level: str) -> None:
     uvicorn_log = logging.getLogger("uvicorn")
     uvicorn_log.handlers, uvicorn_log.propagate = [handler], False
     uvicorn_log.setLevel(number)
+    root = logging.getLogger()
+    # What libraries warn of would otherwise be printed by whoever warns, and wait for the reader. A program
+    # that this application is part of keeps its own handlers.
+    if all(isinstance(each, _Handler) for each in root.handlers):
+        root.handlers = [handler]
+    return writer

@@ -25,6 +25,8 @@ from inferencegym.errors import (
     UnknownNameError,
 )
 from server.bound import BoundEnv
+from server.clients import current_client
+from server.costs import Costs
 from server.explain import shown
 
 __all__ = ["TOOL_NAMES", "EpisodeTools", "PlayedEpisode", "Seen", "require_tool"]
@@ -44,6 +46,7 @@ class PlayedEpisode(Protocol):
     """What the tools need of a session."""
 
     bound: ClassVar[BoundEnv]
+    costs: ClassVar[Costs]
 
     @property
     def task(self) -> TaskInfo | None:
@@ -57,7 +60,12 @@ class PlayedEpisode(Protocol):
 
     @property
     def log(self) -> Sequence[Mapping[str, Any]]:
-        """The steps so far, as POST /grader takes them. It only grows."""
+        """The steps so far, as POST /grader takes them."""
+        ...
+
+    @property
+    def step_count(self) -> int:
+        """Steps so far."""
         ...
 
     def take(self, action: BaseModel) -> Mapping[str, Any]:
@@ -174,11 +182,13 @@ class EpisodeTools:
 
     async def _grade(self, arguments: dict[str, Any]) -> dict[str, Any]:
         _refuse_fields("grade", arguments)
-        task, log = self._playing(), list(self._played.log)
-        if not log:
+        played, task = self._played, self._playing()
+        if not played.step_count:
             raise EpisodeNotStartedError("There is no step to grade yet.", "Call set_knobs first.")
-        grader = self._played.bound.grader
-        grade = await anyio.to_thread.run_sync(lambda: grader.grade_log(task.id, log, verified=True))
+        played.costs.charge(current_client.get(), played.step_count)
+        grade = await anyio.to_thread.run_sync(
+            lambda: played.bound.grader.grade_log(task.id, played.log, verified=True)
+        )
         return {
             "score": grade.score,
             "breakdown": grade.breakdown,
@@ -212,7 +222,7 @@ class EpisodeTools:
         }
 
     def _steps_left(self, task: TaskInfo) -> int:
-        return 0 if self._played.seen.done else task.episode_length - len(self._played.log)
+        return 0 if self._played.seen.done else task.episode_length - self._played.step_count
 
 
 _WHAT_IS_LEFT = (

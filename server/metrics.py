@@ -33,16 +33,33 @@ class _Sessions(Collector):
         name, sessions = "inferencegym_{}".format, self._sessions
         yield GaugeMetricFamily(name("sessions_active"), "REST episodes kept.", len(sessions))
         yield GaugeMetricFamily(
+            name("sessions_warm"), "Episodes of all transports ready to step.", sessions.warm_count
+        )
+        yield GaugeMetricFamily(
+            name("places_taken"), "Places taken by episodes of all transports.", sessions.places_taken
+        )
+        yield GaugeMetricFamily(
             name("socket_sessions_active"), "WebSocket and MCP sessions open.", self._socket_sessions()
         )
         yield CounterMetricFamily(name("sessions_started"), "REST episodes started.", sessions.created)
-        ended = CounterMetricFamily(name("sessions_ended"), "REST episodes evicted.", labels=["reason"])
+        ended = CounterMetricFamily(name("sessions_ended"), "REST episodes ended.", labels=["reason"])
         for reason, count in sessions.ended.items():
             ended.add_metric([reason], count)
         yield ended
         yield GaugeMetricFamily(
             name("uptime_seconds"), "Seconds since the start.", time.monotonic() - self._started_s
         )
+
+
+class _Reading(Collector):
+    """A count that somebody else keeps."""
+
+    def __init__(self, name: str, description: str, count: Callable[[], float]) -> None:
+        self._name, self._description, self._count = name, description, count
+
+    def collect(self) -> Iterator[Metric]:
+        """Prometheus asks; see its Collector."""
+        yield CounterMetricFamily(self._name, self._description, self._count())
 
 
 class Metrics:
@@ -66,6 +83,12 @@ class Metrics:
         # Looking a child up by its labels costs more than counting: keep the few there are.
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self.registry.register(_Sessions(sessions, socket_sessions))
+
+    def watch_log(self, dropped: Callable[[], int]) -> None:
+        """Show how many log lines were dropped."""
+        self.registry.register(
+            _Reading("inferencegym_log_lines_dropped", "Log lines that could not be written.", dropped)
+        )
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """One answered request. ``route`` is a route's template, never a client's own text."""

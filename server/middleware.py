@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from typing import Any
 
 import limits
 import structlog
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from inferencegym.errors import InferenceGymError
-from server.errors import BodyTooLargeError, ContentEncodingError, RateLimitError, error_response, unexpected
+from server.clients import client_of, is_limited
+from server.costs import Costs
+from server.errors import (
+    BodyTooLargeError,
+    ContentEncodingError,
+    CostLimitError,
+    RateLimitError,
+    error_response,
+    unexpected,
+)
 from server.fast_lane import ROUTE_KEY
 from server.metrics import Metrics
+from server.raw import replayed
+from server.refusal import refuse as _refuse
 from server.settings import Settings
 
 __all__ = ["BodyLimit", "Cors", "Observe", "RateLimit"]
@@ -104,7 +113,8 @@ class Cors:
 
 
 class RateLimit:
-    """A fixed window for each client address. Health checks and metrics are never refused.
+    """A fixed window for each client. Health checks, metrics and, by default, programs on this machine are
+    never refused.
 
     Large rates are drawn from the window in blocks, since every draw costs some microseconds; a block
     divides the rate, so that the limit stays exact.
@@ -116,8 +126,9 @@ class RateLimit:
     MAX_CLIENTS = 4096
     """Clients whose open blocks are remembered; beyond, the remembered blocks are given up."""
 
-    def __init__(self, app: ASGIApp, rate: str) -> None:
+    def __init__(self, app: ASGIApp, rate: str, limit_loopback: bool = False) -> None:
         self._app = app
+        self._limit_loopback = limit_loopback
         self._rate = rate
         self._item = limits.parse(rate)
         amount = self._item.amount
@@ -131,9 +142,8 @@ class RateLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan" and not scope["path"].endswith(self.EXEMPT):
-            client = scope.get("client")
-            key = client[0] if client else "local"
-            if not self._allows(key):
+            key = client_of(scope)
+            if is_limited(key, self._limit_loopback) and not self._allows(key):
                 return await _refuse(self._error(key), scope, receive, send)
         return await self._app(scope, receive, send)
 
@@ -154,10 +164,11 @@ class RateLimit:
 
 
 class BodyLimit:
-    """Refuses compressed bodies and those above their endpoint's limit, by declared or actual length."""
+    """Refuses compressed bodies and those above their endpoint's limit, by declared or actual length, and
+    charges clients for long ones: by the declared length, before anything is read."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, settings: Settings, costs: Costs) -> None:
+        self._app, self._costs = app, costs
         self._limit = settings.max_body_bytes
         self._grader_limit = settings.grader_max_body_bytes
 
@@ -169,12 +180,23 @@ class BodyLimit:
         if encoding not in ("", "identity"):
             return await _refuse(ContentEncodingError(encoding), scope, receive, send)
         if declared is None:
-            body = await _read_up_to(receive, limit)
+            try:
+                body = await _read_up_to(receive, limit)
+            except ClientDisconnect:
+                # What came of the body is not what was meant: the application must not see it.
+                return await self._app(scope, _gone, send)
             if body is None:
                 return await _refuse(BodyTooLargeError(limit), scope, receive, send)
-            receive = _replay(body, receive)
+            receive, length = replayed(body, receive), len(body)
         elif declared > limit:
             return await _refuse(BodyTooLargeError(limit), scope, receive, send)
+        else:
+            length = declared
+        try:
+            self._costs.charge_body(client_of(scope), length)
+        except CostLimitError as error:
+            # Not even read: the connection, on which the body would come, is closed.
+            return await _refuse(error, scope, receive, send, {"connection": "close"})
         return await self._app(scope, receive, send)
 
 
@@ -190,13 +212,13 @@ def _declared(scope: Scope) -> tuple[int | None, str]:
 
 
 async def _read_up_to(receive: Receive, limit: int) -> bytes | None:
-    """The whole body, or None when it is longer than ``limit`` bytes or the client went away."""
+    """The whole body, or None when it is longer than ``limit`` bytes. Raises ClientDisconnect."""
     chunks: list[bytes] = []
     size, more = 0, True
     while more:
         message = await receive()
         if message["type"] != "http.request":
-            return b""
+            raise ClientDisconnect
         chunks.append(message.get("body", b""))
         size += len(chunks[-1])
         if size > limit:
@@ -205,36 +227,5 @@ async def _read_up_to(receive: Receive, limit: int) -> bytes | None:
     return b"".join(chunks)
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """A ``receive`` that gives ``body`` first."""
-    first: list[Mapping[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replayed() -> Message:
-        return dict(first.pop()) if first else await receive()
-
-    return replayed
-
-
-async def _refuse(error: InferenceGymError, scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["type"] == "websocket":
-        await _refuse_socket(error, scope, receive, send)
-        return
-    # The HTTP server drains what is left of the body, so the connection stays good for the next request.
-    await error_response(error)(scope, receive, send)
-
-
-async def _refuse_socket(error: InferenceGymError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Refuse the handshake with the error as an HTTP response, where the server can do that."""
-    if "websocket.http.response" not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": 1013})
-        return
-    response = error_response(error)
-    await receive()
-    await send(
-        {
-            "type": "websocket.http.response.start",
-            "status": response.status_code,
-            "headers": response.raw_headers,
-        }
-    )
-    await send({"type": "websocket.http.response.body", "body": bytes(response.body)})
+async def _gone() -> Message:
+    return {"type": "http.disconnect"}

@@ -17,7 +17,10 @@ from pydantic import BaseModel
 from env.protocols import Episode, TaskInfo
 from inferencegym.errors import EpisodeNotStartedError, UnknownNameError
 from server.bound import BoundEnv
+from server.clients import current_client
+from server.costs import RESET_STEPS, Costs
 from server.dashboard.views.view import view_of
+from server.episodes import EpisodeStart, Session, StepResult
 from server.errors import RejectedError
 from server.mcp_tools import EpisodeTools, Seen
 from server.openenv_models import (
@@ -27,7 +30,8 @@ from server.openenv_models import (
     wire_models,
     wire_observation,
 )
-from server.sessions import EpisodeStart, StepResult, log_entry, take_step
+from server.project_text import AUTHOR, readme
+from server.sessions import Places, SessionManager
 
 __all__ = ["SPLIT", "RegistryEnvironment", "make_environment"]
 
@@ -46,15 +50,15 @@ class RegistryEnvironment(Environment[Action, Observation, State]):
     SUPPORTS_CONCURRENT_SESSIONS = True
     bound: ClassVar[BoundEnv]
     models: ClassVar[WireModels]
+    sessions: ClassVar[SessionManager]
+    costs: ClassVar[Costs]
 
     def __init__(self) -> None:
         self._reward_rubric = RewardRubric(self.bound.reward_terms)
         super().__init__(rubric=self._reward_rubric)
-        self._episode: Episode | None = None
-        self._start: EpisodeStart | None = None
+        self._session: Session | None = None
         self._seen: Seen | None = None
         self._closed = False
-        self.log: list[dict[str, Any]] = []
         self.mcp_client = EpisodeTools(self)
 
     def reset(self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> Observation:
@@ -76,11 +80,19 @@ class RegistryEnvironment(Environment[Action, Observation, State]):
         if "split" in fields or "index" in fields:
             split, index = fields.pop("split", SPLIT), fields.pop("index", 0)
             fields["task_id"] = fields.get("task_id") or self._task_at(split, index)
-        return self.bound.parse_reset_fields({"seed": seed, "episode_id": episode_id, **fields})
+        start = self.bound.parse_reset_fields({"seed": seed, "episode_id": episode_id, **fields})
+        client = current_client.get()
+        self.costs.charge(client, RESET_STEPS)
+        if start.config is not None:  # a message of a socket, whose length nobody has charged yet
+            self.costs.charge_body(client, len(repr(start.config)))
+        return start
 
     def _started_anew(self, start: EpisodeStart, episode: Episode, observation: BaseModel) -> Observation:
-        self._episode, self._start = episode, start
-        self._seen, self.log = Seen(observation, None, episode.done), []
+        session = self.sessions.create(start, episode, self.bound, current_client.get(), held=True)
+        if self._session is not None:
+            self.sessions.drop(self._session)
+        self._session = session
+        self._seen = Seen(observation, None, episode.done)
         self._reset_rubric()
         info = {
             "task_id": start.task_id,
@@ -101,11 +113,12 @@ class RegistryEnvironment(Environment[Action, Observation, State]):
     def _advance(self, action: BaseModel) -> tuple[StepResult, Observation]:
         """One step, written down for the grade: what it gave, and the same as OpenEnv sends it."""
         self._refuse_if_closed()
-        result = take_step(self._started()[0], action)
+        session = self._started()
+        self.sessions.touch(session)
+        result = session.step(action)
         observation = wire_observation(self.models, result)
         self._reward_rubric.score(action, observation)
         self._seen = Seen(result.observation, result.reward, result.done)
-        self.log.append(log_entry(action, result))
         return result, observation
 
     # MCP tools (server.mcp_tools.PlayedEpisode)
@@ -113,7 +126,22 @@ class RegistryEnvironment(Environment[Action, Observation, State]):
     @property
     def task(self) -> TaskInfo | None:
         """The task that is played."""
-        return None if self._episode is None else self._episode.task
+        return None if self._session is None else self._session.task
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        """The steps so far, as POST /grader takes them."""
+        return [] if self._session is None else self._session.log_copy()
+
+    @property
+    def is_playing(self) -> bool:
+        """Whether an episode goes on here that would be lost with this session."""
+        return self._session is not None and not self._session.finished
+
+    @property
+    def step_count(self) -> int:
+        """Steps so far."""
+        return 0 if self._session is None else self._session.steps
 
     @property
     def seen(self) -> Seen:
@@ -129,19 +157,28 @@ class RegistryEnvironment(Environment[Action, Observation, State]):
     @property
     def state(self) -> State:
         """The episode's metadata, under the episode_id given at reset."""
-        episode, start = self._started()
-        return self.models.state.model_validate({**episode.state(), "episode_id": start.episode_id})
+        state = self._started().state()
+        # OpenEnv's session has an id of its own, which its client knows.
+        return self.models.state.model_validate({**state, "session_id": ""})
 
     def close(self) -> None:
         """Give the episode up; OpenEnv calls this when the connection or its idle time ends."""
-        self._episode = self._start = self._seen = None
-        self.log = []
+        if self._session is not None:
+            self.sessions.drop(self._session)
+        self._session = self._seen = None
         self._closed = True
 
     def get_metadata(self) -> EnvironmentMetadata:
-        """Name, description and version of the environment."""
+        """What is told about the environment; the documentation is this server's own."""
         spec = self.bound.spec
-        return EnvironmentMetadata(name=spec.id, description=spec.description, version=spec.version)
+        return EnvironmentMetadata(
+            name=spec.id,
+            description=spec.description,
+            version=spec.version,
+            readme_content=readme(),
+            author=AUTHOR,
+            documentation_url=f"{spec.mount}/docs",
+        )
 
     # Task API
 
@@ -202,10 +239,10 @@ class RegistryEnvironment(Environment[Action, Observation, State]):
             raise RejectedError(f"index: must be a whole number from 0 to {count - 1}.")
         return self.get_task(split, index)["id"]
 
-    def _started(self) -> tuple[Episode, EpisodeStart]:
-        if self._episode is None or self._start is None:
+    def _started(self) -> Session:
+        if self._session is None:
             raise EpisodeNotStartedError("There is no episode yet.", "Send a reset first.")
-        return self._episode, self._start
+        return self._session
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
@@ -219,10 +256,24 @@ def _short(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def make_environment(bound: BoundEnv) -> type[RegistryEnvironment]:
-    """The Environment class of one environment."""
+def make_environment(
+    bound: BoundEnv, sessions: SessionManager | None = None, costs: Costs | None = None
+) -> type[RegistryEnvironment]:
+    """The Environment class of one environment.
+
+    Args:
+        bound: the environment.
+        sessions: keeps the episodes; by default one of its own.
+        costs: charges for resets and gradings; by default nobody is charged.
+    """
     return type(
         f"{bound.spec.name.capitalize()}Environment",
         (RegistryEnvironment,),
-        {"bound": bound, "models": wire_models(bound), "__doc__": bound.spec.description},
+        {
+            "bound": bound,
+            "models": wire_models(bound),
+            "sessions": sessions or SessionManager(Places(warm=50)),
+            "costs": costs or Costs("off"),
+            "__doc__": bound.spec.description,
+        },
     )

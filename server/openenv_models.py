@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, create_model
 
 from inferencegym.models import construct
 from server.bound import BoundEnv
-from server.sessions import StepResult
+from server.episodes import StepResult
 
 __all__ = ["RewardRubric", "WireModels", "first_observation", "wire_models", "wire_observation"]
 

@@ -15,7 +15,7 @@ from server.mcp_protocol import McpInWs, McpPost, McpSocket
 from server.openenv_adapter import make_environment
 from server.openenv_server import EnvServer
 from server.raw import JsonOnly
-from server.settings import Settings
+from server.services import Services
 
 __all__ = ["OpenEnvRoutes", "openenv_routes"]
 
@@ -34,14 +34,15 @@ class OpenEnvRoutes:
     count_sessions: Callable[[], int]
 
 
-def openenv_routes(bound: BoundEnv, settings: Settings) -> OpenEnvRoutes:
+def openenv_routes(bound: BoundEnv, services: Services) -> OpenEnvRoutes:
     """/ws, /mcp, /schema, /metadata and the Task API, as OpenEnv's own server builds them.
 
     They are registered on an application of their own and taken over one by one, so that no path is
     served (or documented) twice. (OpenEnv's production mode leaves out /reset, /step and /state too, but
     takes half a second to ask whether the environment is a harness.)
     """
-    server = EnvServer(make_environment(bound), settings)
+    environment = make_environment(bound, services.sessions, services.costs)
+    server = EnvServer(environment, services.settings)
     scratch = FastAPI(openapi_url=None)
     server.register_routes(scratch, mode=ServerMode.SIMULATION)
     for route in scratch.router.routes:

@@ -12,6 +12,7 @@ from openenv.core.env_server.http_server import HTTPEnvServer
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import ConcurrencyConfig
 
+from server.clients import current_client, is_limited
 from server.openenv_adapter import RegistryEnvironment
 from server.settings import Settings
 
@@ -22,14 +23,19 @@ without_connection: ContextVar[bool] = ContextVar("without_connection", default=
 
 
 class EnvServer(HTTPEnvServer):
-    """Keeps ``max_sessions`` connections and, counted apart, ``max_sessions`` MCP sessions made by POST.
+    """Keeps ``max_sockets`` connections and, counted apart, ``max_sockets`` MCP sessions made by POST.
 
-    One more connection is refused, since its sessions are in use. One more MCP session evicts the least
-    recently used one, for a client that never comes back would hold its place until the idle timeout.
+    Of each a client has its share; one more is refused. One more MCP session than there may be evicts the
+    least recently used of those that have no episode going on, for a client that never comes back would
+    hold its place until the idle timeout.
     """
 
     def __init__(self, environment: type[RegistryEnvironment], settings: Settings) -> None:
-        self._each = settings.max_sessions
+        self._each = settings.max_sockets
+        self._share = settings.share_of(self._each)
+        self._limit_loopback = settings.limit_loopback
+        self._clients: dict[str, str] = {}
+        """Who opened each session."""
         self._creating = asyncio.Lock()
         self._by_post: set[str] = set()
         super().__init__(  # pyright: ignore[reportUnknownMemberType]
@@ -63,17 +69,35 @@ class EnvServer(HTTPEnvServer):
         async with self._creating:
             by_post = without_connection.get()
             self._by_post &= self._living.keys()
+            self._refuse_above_share(by_post)
             taken = len(self._by_post) if by_post else len(self._living) - len(self._by_post)
             if taken >= self._each:
                 await self._make_room(by_post, taken)
             made = await super()._create_session()  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
             session_id, environment = cast("tuple[str, Any]", made)
+            self._clients[session_id] = current_client.get()
             if by_post:
                 self._by_post.add(session_id)
         return session_id, environment
 
+    def _refuse_above_share(self, by_post: bool) -> None:
+        """Raises SessionCapacityError: the client has its share of connections, or of MCP sessions."""
+        self._clients = {each: client for each, client in self._clients.items() if each in self._living}
+        client = current_client.get()
+        if not is_limited(client, self._limit_loopback):
+            return
+        own = sum(
+            1 for each, who in self._clients.items() if who == client and (each in self._by_post) == by_post
+        )
+        if own >= self._share:
+            raise SessionCapacityError(active_sessions=own, max_sessions=self._share)
+
     async def _make_room(self, by_post: bool, taken: int) -> None:
-        idle = self._by_post - self._session_websocket_attachments if by_post else set[str]()
+        idle = {
+            each
+            for each in (self._by_post - self._session_websocket_attachments if by_post else ())
+            if not self._living[each].is_playing
+        }
         if not idle:
             raise SessionCapacityError(active_sessions=taken, max_sessions=self._each)
         order = list(self._living)

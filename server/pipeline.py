@@ -9,6 +9,7 @@ from server.fast_lane import FastLane
 from server.middleware import BodyLimit, Cors, Observe, RateLimit
 from server.services import Services
 from server.socket_guard import SocketGuard
+from server.token_gate import TokenGate
 
 __all__ = ["GymApp"]
 
@@ -34,10 +35,13 @@ class GymApp(FastAPI):
         )
         app: ASGIApp = super().__call__
         app = FastLane(app, services.fast_lane)
-        app = SocketGuard(app, settings.session_idle_timeout_s)
-        app = BodyLimit(app, settings)
+        app = SocketGuard(app, settings.socket_timeout_s)
+        app = BodyLimit(app, settings, services.costs)
         if settings.rate_limit != "off":
-            app = RateLimit(app, settings.rate_limit)
+            app = RateLimit(app, settings.rate_limit, settings.limit_loopback)
+        if settings.token is not None:
+            # Behind CORS: a browser's question before the request carries no token.
+            app = TokenGate(app, settings.token.get_secret_value(), self._mounts)
         if settings.cors_origins:
             app = Cors(app, settings.cors_origins)
         self.pipeline = Observe(app, services.metrics, log_requests=settings.log_level in ("DEBUG", "INFO"))

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.errors import MediaTypeError
 
-__all__ = ["Handler", "JsonOnly", "RawRoute", "documented", "json_body", "json_response"]
+__all__ = ["Handler", "JsonOnly", "RawRoute", "documented", "json_body", "json_response", "replayed"]
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -128,6 +128,16 @@ async def _joined(message: Message, receive: Receive) -> bytes:
             return b"".join(chunks)
         message = await receive()
     raise ClientDisconnect
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """A ``receive`` that gives ``body`` first."""
+    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def given() -> Message:
+        return first.pop() if first else await receive()
+
+    return given
 
 
 class JsonResponse(Response):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Annotated, Any
 
+import anyio.to_thread
+from anyio import CapacityLimiter
 from fastapi import FastAPI, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,11 +21,15 @@ from starlette.routing import BaseRoute
 from inferencegym import __version__
 from inferencegym.errors import InvalidValueError, UnknownNameError
 from server.bound import BoundEnv, reply_parts
+from server.clients import client_of
+from server.costs import RESET_STEPS
+from server.episodes import Session
 from server.errors import RejectedError
 from server.grading import Baseline, GradingDesk
 from server.raw import Handler, RawRoute, documented, json_body, json_response
 from server.schemas import (
     BaselineReply,
+    DeletedReply,
     ErrorReply,
     GradeByReplay,
     GradeReply,
@@ -36,6 +44,9 @@ from server.services import Services
 
 __all__ = ["RestEndpoints", "add_rest_routes"]
 
+THREADS = 2
+"""Threads of an environment for what must not wait behind gradings: /info, /baseline, cold sessions."""
+
 _REPORTED_PACKAGES = ("fastapi", "numpy", "openenv", "pydantic", "scipy")
 
 
@@ -48,15 +59,21 @@ class RestEndpoints:
         self._env_id = bound.spec.id
         self._baseline = Baseline(bound)
         self._desk: GradingDesk = services.desk
+        self._documents = CapacityLimiter(THREADS)
+        self._resetting = _UnderWay()
 
     async def reset(self, request: Request) -> Response:
         """Start an episode. No body, or `{}`, starts the first task with seed 42.
 
         The reply's `session_id` is needed by all further calls. A malformed body starts nothing.
         """
-        start = self._bound.parse_reset(await json_body(request))
-        episode, observation = await self._bound.begin_beside(start)
-        session = self._services.sessions.create(start, episode)
+        body = await json_body(request)
+        client = client_of(request.scope)
+        self._services.costs.charge(client, RESET_STEPS)
+        start = self._bound.parse_reset(body)
+        async with self._resetting.of(client) as others:
+            episode, observation = await self._bound.begin_beside(start, always=others)
+        session = self._services.sessions.create(start, episode, self._bound, client)
         return json_response(
             {
                 "session_id": session.id,
@@ -76,7 +93,7 @@ class RestEndpoints:
         The call always names its session: a server that guessed it would mix up two clients' episodes.
         """
         session_id, action = self._bound.parse_step(await json_body(request))
-        session = self._services.sessions.get(session_id, self._env_id)
+        session = await self._session(session_id)
         return json_response(reply_parts(session.step(action)))
 
     async def state(self, request: Request) -> Response:
@@ -86,7 +103,13 @@ class RestEndpoints:
             raise RejectedError(
                 "session_id: missing; expected text.", "Call /state?session_id=… with the id of POST /reset."
             )
-        return json_response(self._services.sessions.get(session_id, self._env_id).state())
+        return json_response((await self._session(session_id)).state())
+
+    async def delete(self, request: Request) -> Response:
+        """End an episode and free its place at once."""
+        session_id = request.path_params["session_id"]
+        self._services.sessions.delete(session_id, self._env_id)
+        return json_response({"session_id": session_id, "deleted": True})
 
     async def grader(self, request: Request) -> Response:
         """Grade an episode, in exactly one of three ways.
@@ -125,7 +148,7 @@ class RestEndpoints:
 
     async def baseline(self, _request: Request) -> Response:
         """The baseline agent's score on every task: seed 0, computed once, the same every time."""
-        return json_response(await self._desk.run(self._baseline.reply))
+        return json_response(await anyio.to_thread.run_sync(self._baseline.reply, limiter=self._documents))
 
     async def tasks(self, request: Request) -> Response:
         """The tasks, in order of difficulty; with `all=true` those beyond the usual ones too."""
@@ -136,7 +159,7 @@ class RestEndpoints:
 
     async def info(self, _request: Request) -> Response:
         """JSON schemas of action, observation, state and config, versions, and what drives the episodes."""
-        return json_response(await self._desk.run(self._describe))
+        return json_response(await anyio.to_thread.run_sync(self._describe, limiter=self._documents))
 
     async def health(self, _request: Request) -> Response:
         """Whether the server is up."""
@@ -150,9 +173,20 @@ class RestEndpoints:
             }
         )
 
-    async def _graded(self, grade: Callable[[BoundEnv, bytes], dict[str, Any]], request: Request) -> Response:
+    async def _session(self, session_id: str) -> Session:
+        """The session, warm: what has to be brought back first is brought back beside the event loop."""
+        session = self._services.sessions.get(session_id, self._env_id)
+        if session.is_cold:
+            await anyio.to_thread.run_sync(session.warm, limiter=self._documents)
+        return session
+
+    async def _graded(
+        self, grade: Callable[[BoundEnv, str, bytes], dict[str, Any]], request: Request
+    ) -> Response:
         body = await json_body(request)
-        return json_response(await self._desk.run(grade, self._bound, body))
+        return json_response(
+            await self._desk.run(request, grade, self._bound, client_of(request.scope), body)
+        )
 
     def _describe(self) -> dict[str, Any]:
         bound = self._bound
@@ -171,6 +205,24 @@ class RestEndpoints:
             **own,
             "versions": versions | own.get("versions", {}),
         }
+
+
+class _UnderWay:
+    """Whose requests are under way: a client that resets many episodes at once gets one after the other."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def of(self, client: str) -> AsyncGenerator[bool]:
+        """Whether the client has another one under way already."""
+        self._counts[client] += 1
+        try:
+            yield self._counts[client] > 1
+        finally:
+            self._counts[client] -= 1
+            if not self._counts[client]:
+                del self._counts[client]
 
 
 async def _or_not_found(reply: Awaitable[Response]) -> Response:
@@ -213,16 +265,18 @@ def add_rest_routes(app: FastAPI, bound: BoundEnv, services: Services) -> None:
     session_id = Annotated[str, Query(description="As POST /reset gave it.")]
     # In order of use and before FastAPI's own: the router tries its routes one after the other.
     add("POST", rest.step, bound.step_reply, (404, 409, *body_errors), body=bound.step_request)
-    add("POST", rest.reset, bound.reset_reply, body_errors, optional_body=(bound.reset_request, None))
-    add("GET", rest.state, bound.state_model, (404, 422), session_id=session_id)
-    add("POST", rest.grader, GradeReply, (404, 409, *body_errors), body=GradeRequest)
+    add("POST", rest.reset, bound.reset_reply, (*body_errors, 503), optional_body=(bound.reset_request, None))
+    add("GET", rest.state, bound.state_model, (404, 409, 422), session_id=session_id)
+    add("POST", rest.grader, GradeReply, (404, 409, *body_errors, 503), body=GradeRequest)
     add("GET", rest.health, HealthReply)
     everything = Annotated[bool, Query(description="List the tasks beyond the usual ones too.")]
     add("GET", rest.tasks, TasksReply, (422,), all=(everything, False))
     add("GET", rest.info, InfoReply)
     add("GET", rest.baseline, BaselineReply)
-    add("POST", rest.grade, GradeReply, (404, 409, *body_errors), body=GradeRequest)
-    add("POST", rest.replay, GradeReply, (404, *body_errors), "/grader/replay", body=GradeByReplay)
+    add("POST", rest.grade, GradeReply, (404, 409, *body_errors, 503), body=GradeRequest)
+    add("POST", rest.replay, GradeReply, (404, *body_errors, 503), "/grader/replay", body=GradeByReplay)
+    named = Annotated[str, Path(description="As POST /reset gave it.")]
+    add("DELETE", rest.delete, DeletedReply, (404,), "/sessions/{session_id}", session_id=named)
     # Before the path with a parameter, which would match it.
     add("GET", rest.tasks_meta, TasksMetaReply, path="/tasks/meta")
     task_id = Annotated[str, Path(description="Id or alias of a task.")]

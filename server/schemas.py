@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, create_model
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictStr,
+    WithJsonSchema,
+    create_model,
+)
 
 __all__ = [
     "SEED_LIMIT",
     "BaselineReply",
+    "DeletedReply",
     "ErrorReply",
     "GradeByLog",
     "GradeByReplay",
@@ -19,6 +28,7 @@ __all__ = [
     "InfoReply",
     "Strict",
     "TaskDetailReply",
+    "TaskId",
     "TasksMetaReply",
     "TasksReply",
     "reset_models",
@@ -28,6 +38,9 @@ __all__ = [
 SEED_LIMIT = 2**63
 """Seeds lie below this: they fit a signed 64-bit integer in every client language."""
 EPISODE_ID_MAX_CHARS = 255
+TASK_ID_MAX_CHARS = 200
+TASK_NUMBER_MAX = 1000
+"""No environment numbers that many tasks."""
 
 
 def _whole(value: Any) -> Any:
@@ -42,7 +55,30 @@ def _whole(value: Any) -> Any:
 Seed = Annotated[
     int, Field(ge=0, le=SEED_LIMIT - 1, description="Seed of the episode."), BeforeValidator(_whole)
 ]
-TaskId = Annotated[StrictStr, Field(max_length=200, description="A task of GET /tasks.")]
+
+
+def _task_name(value: Any) -> Any:
+    """A task's number as the text that it stands for."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if whole and 0 <= value <= TASK_NUMBER_MAX else value
+
+
+TaskId = Annotated[
+    StrictStr,
+    Field(max_length=TASK_ID_MAX_CHARS),
+    BeforeValidator(_task_name),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "maxLength": TASK_ID_MAX_CHARS},
+                {"type": "integer", "minimum": 0, "maximum": TASK_NUMBER_MAX},
+            ],
+            "description": "A task of GET /tasks, by id or alias: task1, 1 and easy are the same one.",
+        }
+    ),
+]
+"""A task as clients name it; ``BoundEnv.task`` finds it."""
+
 SessionId = Annotated[StrictStr, Field(max_length=200, description="As POST /reset gave it.")]
 EpisodeId = Annotated[
     StrictStr,
@@ -92,6 +128,7 @@ class TaskReply(BaseModel):
     description: str
     active_actions: list[str] = Field(description="Action fields that have an effect in this task.")
     episode_length: int
+    aliases: list[str] = Field(description="Further names that stand for its id, in any case.")
 
 
 class TasksReply(BaseModel):
@@ -103,7 +140,6 @@ class TasksReply(BaseModel):
 class TaskDetailReply(TaskReply):
     """One task with everything about it."""
 
-    aliases: list[str] = Field(description="Further names that stand for its id.")
     facts: dict[str, Any] = Field(description="What is known about the task, such as a success line.")
 
 
@@ -182,6 +218,23 @@ class GradeReply(BaseModel):
     steps: int = Field(ge=0)
     figures: dict[str, float] = Field(description="What the episode amounted to, in units.")
     passed: bool | None = Field(description="Whether it passed its task's lines; null where there are none.")
+    seed: int | None = Field(description="Seed of the episode; null for a log from outside.")
+    config: dict[str, Any] | None = Field(description="What the episode changed of its task; {} for nothing.")
+    config_hash: str | None = Field(description="SHA-256 of config as JSON with sorted keys.")
+    trace_pack: dict[str, str] | None = Field(description="Name and sha256 of the measurements played with.")
+    environment: str
+    environment_version: str
+    engine_version: str
+    standard: bool = Field(
+        description="Played by the server with the task's own settings: only such grades compare."
+    )
+
+
+class DeletedReply(BaseModel):
+    """The session that has ended."""
+
+    session_id: str
+    deleted: bool = Field(description="Always true; an unknown session is a 404.")
 
 
 class BaselineReply(BaseModel):
@@ -191,6 +244,9 @@ class BaselineReply(BaseModel):
     seed: int
     scores: dict[str, float]
     breakdowns: dict[str, dict[str, float]]
+    expected_range: dict[str, list[float] | None] = Field(
+        description="Lowest and highest score that a task was designed to leave this agent, or null."
+    )
 
 
 def reset_models(

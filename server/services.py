@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from server.costs import Costs
 from server.grading import GradingDesk
 from server.metrics import Metrics
 from server.raw import Handler
-from server.sessions import SessionManager
+from server.sessions import Places, SessionManager
 from server.settings import Settings
 
 __all__ = ["Services"]
@@ -20,8 +21,12 @@ class Services:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.started_s = time.monotonic()
-        self.sessions = SessionManager(settings.max_sessions, settings.session_idle_timeout_s)
-        self.desk = GradingDesk(self.sessions, settings.grader_threads)
+        places = Places(
+            settings.max_sessions, settings.max_episodes, settings.client_share, settings.limit_loopback
+        )
+        self.sessions = SessionManager(places, settings.session_idle_timeout_s)
+        self.costs = Costs(settings.cost_limit, settings.limit_loopback)
+        self.desk = GradingDesk(self.sessions, self.costs, settings)
         self.fast_lane: dict[tuple[str, str], Handler] = {}
         self.socket_counts: list[Callable[[], int]] = []
         self.metrics = Metrics(self.sessions, self.socket_sessions)

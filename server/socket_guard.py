@@ -15,6 +15,7 @@ import orjson
 from pydantic_core import from_json
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server.clients import client_of, current_client
 from server.errors import in_words
 
 __all__ = ["SocketGuard", "UnreadableError", "json_object", "rpc_error"]
@@ -34,6 +35,7 @@ class SocketGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope.get("path", "")
+        current_client.set(client_of(scope))
         if scope["type"] == "websocket":
             frame = _rpc_error if path.endswith("/mcp") else _ws_error
             await self._app(scope, self._screened(receive, send, frame), send)

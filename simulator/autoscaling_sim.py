@@ -48,7 +48,8 @@ class FleetSimulator:
         """Name of the pack that the replicas' speed comes from."""
         self.table: ReplicaTable = replica_table(replica, trace_path)
         self.rules = Rules.of(config)
-        self.metadata = load_trace_table(Path(trace_path)).metadata
+        pack = load_trace_table(Path(trace_path))
+        self.metadata, self.trace_pack_sha256 = pack.metadata, pack.sha256
         self.usd_per_replica_second = self.metadata.cents_per_gpu_hour / 360_000.0
 
     def plan(self, seed: int) -> Plan:

@@ -23,8 +23,13 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
-import numba  # pyright: ignore[reportMissingTypeStubs]
-from numba.core import config  # pyright: ignore[reportMissingTypeStubs]
+from inferencegym.extras import extra_hint, missing
+
+try:
+    import numba  # pyright: ignore[reportMissingTypeStubs]
+    from numba.core import config  # pyright: ignore[reportMissingTypeStubs]
+except ModuleNotFoundError as error:
+    raise missing("Machine code", error, extra_hint("gym")) from None
 
 __all__ = ["cache_folder", "compiled"]
 

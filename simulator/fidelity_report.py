@@ -7,14 +7,16 @@ of ENVIRONMENT.md (between its markers) and the curves into ``docs/``. ``--full`
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 
 from inferencegym.errors import InvalidValueError
+from inferencegym.extras import extra_hint, missing
 from inferencegym.models import EngineTiming
+from inferencegym.options import OptionParser
 from simulator.data.compare_measured import compare as compare_measured
 from simulator.data.compare_measured import load_measured, summarize
 from simulator.data.held_out import load_held_out
@@ -274,9 +276,16 @@ def _speed(table: TraceTable) -> str:
     return "\n".join(lines)
 
 
+def _require_plots() -> None:
+    try:
+        import_module("matplotlib.figure")
+    except ModuleNotFoundError as error:
+        raise missing("Drawing", error, f"{extra_hint('demo')} Or say --no-write.", "__main__") from None
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line; returns 0."""
-    parser = argparse.ArgumentParser(prog="python -m simulator.fidelity_report", description=__doc__)
+    parser = OptionParser(prog="python -m simulator.fidelity_report", description=__doc__)
     parser.add_argument("--full", action="store_true", help="print every setting at every load")
     parser.add_argument("--speed", action="store_true", help="only measure how fast the simulators run")
     parser.add_argument("--no-write", action="store_true", help="leave ENVIRONMENT.md and docs/ alone")
@@ -285,6 +294,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.speed:
         sys.stdout.write(_speed(table) + "\n")
         return 0
+    if not args.no_write:
+        _require_plots()  # now rather than after the measurements
     results = {setting: run_setting(table, setting) for setting in SETTINGS}
     section = _section(table, results)
     sys.stdout.write(section + "\n")

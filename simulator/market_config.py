@@ -23,6 +23,8 @@ from inferencegym.errors import InvalidValueError, UnknownNameError
 from inferencegym.market_models import (
     ARRIVAL_RATE_MAX,
     ARRIVAL_RATE_MIN,
+    AVG_WAIT_MAX,
+    AVG_WAIT_MIN,
     GPUS_MAX,
     GPUS_MIN,
     PRICE_LIMIT_HIGH,
@@ -109,7 +111,7 @@ class Constraints(_Strict, frozen=True):
 
     min_price: Price
     max_price: Price
-    max_avg_wait: Real = Field(ge=0.1, le=1000.0)
+    max_avg_wait: Real = Field(ge=AVG_WAIT_MIN, le=AVG_WAIT_MAX)
 
     @model_validator(mode="after")
     def _ordered(self) -> Constraints:
@@ -276,18 +278,29 @@ class MarketFiles:
             UnknownNameError: no such scenario; lists near matches.
             InvalidValueError: a number that is not allowed, by its key.
         """
-        if name not in self.scenarios:
-            raise UnknownNameError("scenario", name, self.scenarios)
-        scenario = self.scenarios[name]
+        scenario, merged = self._named(name), self._own_objective(name)
         given = {"gpus": gpus, "arrival_rate": arrival_rate}
         changed = {key: value for key, value in given.items() if value is not None}
         if changed:
             scenario = _validated(Scenario, {**scenario.model_dump(), **changed}, "config", separator=".")
-        merged = _merged(self.objective.model_dump(), scenario.objective)
+        if not objective:
+            return _setup(name, scenario, self.objective_of(name), self.scenarios_name)
+        goal = _validated(Objective, _merged(merged, objective), "config")
+        _check_opening(scenario, objective.get("constraints", {}))
+        return _setup(name, scenario, goal, self.scenarios_name)
+
+    def objective_of(self, name: str) -> Objective:
+        """The objective of a scenario. Raises as :meth:`setup`."""
         where = f"{self.scenarios_name}: {name}.objective"
-        if objective:
-            merged, where = _merged(merged, objective), "config"
-        return _setup(name, scenario, _validated(Objective, merged, where), self.scenarios_name)
+        return _validated(Objective, self._own_objective(name), where)
+
+    def _own_objective(self, name: str) -> dict[str, Any]:
+        return _merged(self.objective.model_dump(), self._named(name).objective)
+
+    def _named(self, name: str) -> Scenario:
+        if name not in self.scenarios:
+            raise UnknownNameError("scenario", name, self.scenarios)
+        return self.scenarios[name]
 
 
 def load_market(objective: Path = OBJECTIVE_PATH, scenarios: Path = SCENARIOS_PATH) -> MarketFiles:
@@ -365,6 +378,16 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         else:
             merged[key] = value
     return merged
+
+
+def _check_opening(scenario: Scenario, constraints: Mapping[str, float]) -> None:
+    """Raises InvalidValueError for a bound of a config that the market's first price would break."""
+    opening = scenario.opening_price
+    for key, at_least in (("min_price", False), ("max_price", True)):
+        bound = constraints.get(key, opening)
+        if micro(bound) < micro(opening) if at_least else micro(bound) > micro(opening):
+            allowed = f"at {'least' if at_least else 'most'} {opening}, the scenario's opening price"
+            raise InvalidValueError(f"config.{key}", bound, allowed)
 
 
 def _setup(name: str, scenario: Scenario, objective: Objective, file: str) -> MarketSetup:

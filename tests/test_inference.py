@@ -152,6 +152,44 @@ def test_against_a_server_it_says_the_same(by_rule: Ran, infer: Infer) -> None:
     assert (ran.code, ran.out) == (0, by_rule.out[by_rule.out.index("[START] task=task3") :])
 
 
+@pytest.mark.parametrize(
+    ("tasks", "env", "ids"),
+    [
+        ("steady", "Market", ["steady"]),
+        ("task_1", "Serving", ["task1"]),
+        ("1, easy", "Serving", ["task1", "task1"]),
+        ("high-traffic", "Autoscaling", ["high_traffic"]),
+        ("task_1,overuse", "Routing", ["task_1", "task_2"]),
+        ("nowhere", "Serving", ["nowhere"]),
+        ("", "Serving", ["task1", "task2", "task3"]),
+    ],
+)
+def test_tasks_select_their_environment(
+    tasks: str, env: str, ids: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("INFERENCE_ENV", raising=False)
+    monkeypatch.setenv("TASKS", tasks)
+    spec = inference.chosen_env()
+    assert spec.id == f"InferenceGym/{env}-v0"
+    assert inference.chosen_tasks(spec) == ids
+    # An environment that is named stays: its own task of that name, or none.
+    monkeypatch.setenv("INFERENCE_ENV", "routing")
+    assert inference.chosen_env().name == "routing"
+
+
+def test_a_task_of_another_environment_is_played_to_its_end(infer: Infer) -> None:
+    ran = infer(TASKS="OVERUSE")
+    assert ran.code == 0
+    assert ran.out.startswith("[START] task=task_2 env=InferenceGym/Routing-v0 ")
+    assert "[END] success=true" in ran.out
+
+
+def test_every_variable_is_documented() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert [name for name in VARIABLES if f"``{name}``" not in (inference.__doc__ or "")] == []
+    assert [name for name in VARIABLES if f"`{name}`" not in readme] == []
+
+
 def test_an_unknown_task_has_its_lines_and_the_others_go_on(infer: Infer) -> None:
     ran = infer(TASKS="tsk1,task1")
     unknown, known = ran.episodes

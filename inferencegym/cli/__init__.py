@@ -18,6 +18,7 @@ from inferencegym.cli.config import ConfigOption, config_of
 from inferencegym.cli.market import market_app
 from inferencegym.cli.traces_import import import_traces
 from inferencegym.errors import InferenceGymError, InvalidValueError, UnknownNameError
+from inferencegym.options import hyphened
 
 __all__ = ["app", "main"]
 
@@ -31,6 +32,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"token_normalize_func": hyphened},
 )
 traces_app = typer.Typer(help="Trace packs: the measured timings behind the simulator.", no_args_is_help=True)
 app.add_typer(traces_app, name="traces")

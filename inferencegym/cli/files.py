@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from agents.output_files import write_file
-from inferencegym.errors import InvalidValueError
+from env.protocols import task_named
+from inferencegym.errors import InvalidValueError, UnknownNameError
+from inferencegym.registry import get_spec
 
 if TYPE_CHECKING:
     from inferencegym.cli.play import PlayedEpisode
@@ -95,10 +97,11 @@ def load_record(path: Path, task_id: str | None) -> LogRecord | ReplayRecord:
         raise InvalidValueError("FILE", str(path), "a JSON file", "It is nested too deeply.") from None
     fields = _fields(document)
     task: Any = fields.get("task_id", task_id)
-    if task_id not in (None, task):
-        raise InvalidValueError("--task", task_id, f"{task}, which the file names, or nothing")
-    if not isinstance(task, str):
+    if isinstance(task, bool) or not isinstance(task, str | int):
         raise InvalidValueError("task_id", task, "a task id in the file or by --task")
+    task = str(task)
+    if task_id is not None and not _same_task(fields.get("env"), task_id, task):
+        raise InvalidValueError("--task", task_id, f"{task}, which the file names, or nothing")
     seed: Any = fields.get("seed")
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
         raise InvalidValueError("seed", seed, "a whole number in the file")
@@ -111,6 +114,17 @@ def load_record(path: Path, task_id: str | None) -> LogRecord | ReplayRecord:
     if seed is None:
         raise InvalidValueError("seed", None, "a whole number in the file")
     return ReplayRecord(env, task, seed, _steps(fields, "actions"), config, score)
+
+
+def _same_task(env: Any, one: str, other: str) -> bool:
+    """Whether both name the same task of the file's environment; names of no task are told apart by text."""
+    if one == other:
+        return True
+    try:
+        tasks = get_spec(env or "serving").part("tasks")
+        return task_named(tasks, one).id == task_named(tasks, other).id
+    except UnknownNameError:
+        return False
 
 
 def _check_seed(seed: int | None, log: list[dict[str, Any]]) -> None:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.registry import get_agent
-from env.protocols import Agent, AgentReport, TaskInfo, report_of, task_named
+from agents.task_text import has_task
+from env.protocols import Agent, AgentReport, report_of, task_named
 from inferencegym.cli.files import LogRecord, ReplayRecord
 from inferencegym.errors import InvalidValueError, UnknownNameError
-from inferencegym.registry import EnvSpec, all_specs, get_spec
+from inferencegym.registry import EnvSpec, TaskName, all_specs, get_spec
 from inferencegym.replies import Grade
 
 __all__ = ["OnStep", "PlayedEpisode", "env_of", "grade_record", "play"]
@@ -40,7 +41,7 @@ class PlayedEpisode:
 
 def play(
     spec: EnvSpec,
-    task_id: str | None,
+    task_id: TaskName | None,
     agent_name: str,
     seed: int,
     url: str | None,
@@ -55,8 +56,7 @@ def play(
         ServerUnavailableError: no server at ``url``.
     """
     tasks: Mapping[str, Any] = spec.part("tasks")
-    task_id = next(iter(tasks)) if task_id is None else task_id
-    task_id = task_of_env(spec, task_id)
+    task_id = task_of_env(spec, next(iter(tasks)) if task_id is None else task_id)
     agent = get_agent(spec.id, agent_name, task_id, seed)
     agent.reset()
     if url is None:
@@ -113,22 +113,17 @@ def env_of(record: LogRecord | ReplayRecord, env: str | None) -> EnvSpec:
     return spec
 
 
-def task_of_env(spec: EnvSpec, task_id: str) -> str:
+def task_of_env(spec: EnvSpec, task_id: TaskName) -> str:
     """A task's id. Raises UnknownNameError, or InvalidValueError when another environment has the task."""
     try:
         return task_named(spec.part("tasks"), task_id).id
     except UnknownNameError:
-        homes = [other.name for other in all_specs() if _has_task(other, task_id)]
+        homes = [other.name for other in all_specs() if has_task(other, task_id)]
         if not homes:
             raise
         raise InvalidValueError(
             "task_id", task_id, f"a task of {spec.id}", f"For the task of that name say --env {homes[0]}."
         ) from None
-
-
-def _has_task(spec: EnvSpec, task_id: str) -> bool:
-    tasks: Mapping[str, TaskInfo] = spec.part("tasks")
-    return any(task_id in (task.id, *task.aliases) for task in tasks.values())
 
 
 def grade_record(spec: EnvSpec, record: LogRecord | ReplayRecord, url: str | None) -> Grade:

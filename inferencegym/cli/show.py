@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -66,16 +67,24 @@ def show_tasks(specs: Iterable[EnvSpec], as_json: bool) -> None:
         return
     console = Console()
     for spec in specs:
-        table = Table("task", "difficulty", "name", "actions", "steps", title=spec.id, title_justify="left")
-        for task in spec.part("tasks").values():
+        table = Table(title=spec.id, title_justify="left", box=SIMPLE_HEAD)
+        # Ids and fields are to be typed: they stand there whole, whatever the width.
+        tasks = spec.part("tasks").values()
+        table.add_column("task", no_wrap=True, min_width=max(len(task.id) for task in tasks))
+        table.add_column("difficulty")
+        table.add_column("name")
+        fields = [f"{name}," for task in tasks for name in task.active_actions]
+        table.add_column("actions", min_width=max(map(len, fields)))
+        table.add_column("steps")
+        for task in tasks:
             actions = ", ".join(task.active_actions)
             table.add_row(task.id, task.difficulty, task.name, actions, str(task.episode_length))
         console.print(table)
-        console.print(f"agents: {', '.join(spec.part('agents'))}\n")
+        console.print(f"agents: {', '.join(spec.part('agents'))}\n", soft_wrap=True)
 
 
 def _tasks_document(spec: EnvSpec) -> dict[str, Any]:
-    fields = ("id", "name", "difficulty", "description", "active_actions", "episode_length")
+    fields = ("id", "name", "difficulty", "description", "active_actions", "episode_length", "aliases")
     tasks = [{name: getattr(task, name) for name in fields} for task in spec.part("tasks").values()]
     return {"tasks": tasks, "agents": list(spec.part("agents"))}
 

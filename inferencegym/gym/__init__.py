@@ -10,7 +10,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from inferencegym.gym.registration import codec_of, register_all
+from inferencegym.extras import extra_hint, missing
+
+try:
+    from inferencegym.gym.registration import codec_of, register_all
+except ModuleNotFoundError as error:
+    raise missing("inferencegym.gym", error, extra_hint("gym"), __name__) from None
 
 if TYPE_CHECKING:
     from inferencegym.gym.codec import GymCodec

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from env.protocols import Episode
 from inferencegym.autoscaling_models import MOVES
 from inferencegym.gym.env import GymEnv, wants_compiled
-from inferencegym.registry import EnvSpec
+from inferencegym.registry import EnvSpec, TaskName
 
 __all__ = ["AutoscalingGymEnv"]
 
@@ -47,7 +47,7 @@ class AutoscalingGymEnv(GymEnv):
 
     def __init__(
         self,
-        task_id: str | None = "balanced",
+        task_id: TaskName | None = "balanced",
         action_mode: str = "flat",
         render_mode: str | None = None,
         config: Mapping[str, Any] | None = None,

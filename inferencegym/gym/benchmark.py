@@ -8,7 +8,6 @@ without the extra ``demo``).
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -26,6 +25,7 @@ from env.protocols import listed_tasks
 from inferencegym.errors import InferenceGymError
 from inferencegym.gym.registration import register_all
 from inferencegym.gym.team import available_cores
+from inferencegym.options import OptionParser
 from inferencegym.registry import get_spec
 
 __all__ = ["main", "measure"]
@@ -133,7 +133,7 @@ def _vector(env_id: str, size: int, **settings: Any) -> Any:
 
 def main() -> None:
     """Print the report."""
-    parser = argparse.ArgumentParser(description="Steps a second through gymnasium, beside CartPole.")
+    parser = OptionParser(description="Steps a second through gymnasium, beside CartPole.")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="time of each measurement")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="measurements that the median is of")
     parser.add_argument("--env", default="serving", help="id or short name (default serving)")

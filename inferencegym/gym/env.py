@@ -13,7 +13,7 @@ from inferencegym.errors import UnknownNameError
 from inferencegym.gym.base import CodecEnv
 from inferencegym.gym.codec import GymCodec
 from inferencegym.gym.registration import codec_of
-from inferencegym.registry import EnvSpec, get_spec
+from inferencegym.registry import EnvSpec, TaskName, get_spec
 
 __all__ = ["BACKENDS", "GymEnv", "ServingGymEnv", "task_of", "wants_compiled"]
 
@@ -31,7 +31,7 @@ def wants_compiled(backend: str) -> bool:
     return backend == "compiled" or (backend == "auto" and find_spec("numba") is not None)
 
 
-def task_of(spec: EnvSpec, task_id: str | None) -> TaskInfo:
+def task_of(spec: EnvSpec, task_id: TaskName | None) -> TaskInfo:
     """A task of an environment; its first one for None. Raises UnknownNameError with near matches."""
     tasks: Mapping[str, TaskInfo] = spec.part("tasks")
     if task_id is None:
@@ -54,7 +54,7 @@ class GymEnv(CodecEnv):
     def __init__(
         self,
         env_id: str,
-        task_id: str | None = None,
+        task_id: TaskName | None = None,
         action_mode: str = "flat",
         render_mode: str | None = None,
         config: Mapping[str, Any] | None = None,
@@ -118,7 +118,7 @@ class ServingGymEnv(GymEnv):
 
     def __init__(
         self,
-        task_id: str | None = "task1",
+        task_id: TaskName | None = "task1",
         action_mode: str = "flat",
         render_mode: str | None = None,
         config: Mapping[str, Any] | None = None,

@@ -8,14 +8,14 @@ from typing import Any, Unpack, cast
 import httpx
 from pydantic import BaseModel
 
-from env.protocols import TaskInfo
+from env.protocols import TaskInfo, task_named
 from inferencegym.client import InferenceGymClient, Session
 from inferencegym.connection import ClientOptions
-from inferencegym.errors import EpisodeNotStartedError, InvalidValueError, UnknownNameError
+from inferencegym.errors import EpisodeNotStartedError, InvalidValueError
 from inferencegym.gym.base import CodecEnv
 from inferencegym.gym.codec import GymCodec
 from inferencegym.gym.registration import codec_of
-from inferencegym.registry import get_spec
+from inferencegym.registry import TaskName, get_spec
 
 __all__ = ["HTTPGymEnv"]
 
@@ -45,7 +45,7 @@ class HTTPGymEnv(CodecEnv):
     def __init__(
         self,
         base_url: str | None = None,
-        task_id: str | None = None,
+        task_id: TaskName | None = None,
         env_id: str = "serving",
         action_mode: str = "flat",
         render_mode: str | None = None,
@@ -66,14 +66,9 @@ class HTTPGymEnv(CodecEnv):
             self.client.close()
             raise
 
-    def _task(self, task_id: str | None) -> TaskInfo:
-        tasks = {task.id: task for task in self.client.tasks(everything=True)}
-        if task_id is not None and task_id not in tasks:
-            raise UnknownNameError("task_id", task_id, tasks)
-        task = next(iter(tasks.values())) if task_id is None else tasks[task_id]
-        return TaskInfo(
-            task.id, task.name, task.difficulty, task.description, task.active_actions, task.episode_length
-        )
+    def _task(self, task_id: TaskName | None) -> TaskInfo:
+        tasks = {task.id: TaskInfo(**dict(task)) for task in self.client.tasks(everything=True)}
+        return next(iter(tasks.values())) if task_id is None else task_named(tasks, task_id)
 
     def _begin(self, seed: int) -> BaseModel:
         self.session = self.client.reset(self.task.id, seed, config=self._config)

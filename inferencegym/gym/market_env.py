@@ -7,7 +7,7 @@ from typing import Any
 
 from env.protocols import Episode
 from inferencegym.gym.env import GymEnv, wants_compiled
-from inferencegym.registry import EnvSpec
+from inferencegym.registry import EnvSpec, TaskName
 
 __all__ = ["MarketGymEnv"]
 
@@ -42,7 +42,7 @@ class MarketGymEnv(GymEnv):
 
     def __init__(
         self,
-        task_id: str | None = "steady",
+        task_id: TaskName | None = "steady",
         action_mode: str = "flat",
         render_mode: str | None = None,
         config: Mapping[str, Any] | None = None,

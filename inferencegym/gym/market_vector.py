@@ -13,7 +13,7 @@ from inferencegym.gym.codecs.market import CODEC
 from inferencegym.gym.env import task_of
 from inferencegym.gym.vector import BatchVectorEnv, VectorOptions
 from inferencegym.gym.vector_info import InfoColumns
-from inferencegym.registry import get_spec
+from inferencegym.registry import TaskName, get_spec
 
 __all__ = ["MarketVectorEnv"]
 
@@ -41,7 +41,7 @@ class MarketVectorEnv(BatchVectorEnv):
     def __init__(
         self,
         num_envs: int = 1,
-        task_id: str | None = "steady",
+        task_id: TaskName | None = "steady",
         action_mode: str = "flat",
         config: Mapping[str, Any] | None = None,
         **options: Unpack[VectorOptions],

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from inferencegym.gym.env import GymEnv
+from inferencegym.registry import TaskName
 
 __all__ = ["RoutingGymEnv"]
 
@@ -37,7 +38,7 @@ class RoutingGymEnv(GymEnv):
 
     def __init__(
         self,
-        task_id: str | None = "task_1",
+        task_id: TaskName | None = "task_1",
         action_mode: str = "flat",
         render_mode: str | None = None,
         config: Mapping[str, Any] | None = None,

@@ -19,7 +19,7 @@ from inferencegym.gym.env import task_of
 from inferencegym.gym.routing_env import RoutingGymEnv
 from inferencegym.gym.vector import BatchVectorEnv, VectorOptions
 from inferencegym.gym.vector_info import InfoColumns
-from inferencegym.registry import get_spec
+from inferencegym.registry import TaskName, get_spec
 
 __all__ = ["RoutingVectorEnv", "routing_vector_env"]
 
@@ -47,7 +47,7 @@ class RoutingVectorEnv(BatchVectorEnv):
     def __init__(
         self,
         num_envs: int = 1,
-        task_id: str = "stream_1",
+        task_id: TaskName = "stream_1",
         action_mode: str = "flat",
         config: Mapping[str, Any] | None = None,
         **options: Unpack[VectorOptions],
@@ -68,7 +68,7 @@ class RoutingVectorEnv(BatchVectorEnv):
 
 
 def routing_vector_env(
-    num_envs: int = 1, task_id: str | None = "task_1", **settings: Any
+    num_envs: int = 1, task_id: TaskName | None = "task_1", **settings: Any
 ) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
     """Streams in arrays; classic games, over after one to five steps, as single environments in turn."""
     name = task_of(get_spec("routing"), task_id).id

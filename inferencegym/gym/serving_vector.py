@@ -12,7 +12,7 @@ from inferencegym.gym.codecs.serving import CODEC
 from inferencegym.gym.env import task_of
 from inferencegym.gym.vector import BatchVectorEnv, VectorOptions
 from inferencegym.gym.vector_info import InfoColumns
-from inferencegym.registry import get_spec
+from inferencegym.registry import TaskName, get_spec
 from simulator.vector_state import RESULT
 
 __all__ = ["ServingVectorEnv"]
@@ -47,7 +47,7 @@ class ServingVectorEnv(BatchVectorEnv):
     def __init__(
         self,
         num_envs: int = 1,
-        task_id: str | None = "task1",
+        task_id: TaskName | None = "task1",
         action_mode: str = "flat",
         config: Mapping[str, Any] | None = None,
         **options: Unpack[VectorOptions],

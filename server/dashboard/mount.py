@@ -16,7 +16,6 @@ from typing import Any
 
 import anyio.to_thread
 import structlog
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -24,21 +23,12 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.bound import BoundEnv
-from server.settings import Settings
+from server.dashboard.door import check_open
+from server.services import Services
 
 __all__ = ["ASSETS", "WebPage"]
 
 ASSETS = Path(__file__).with_name("assets")
-
-_CLOSED = (
-    "/web/reset",
-    "/web/step",
-    "/web/state",
-    "/web/gradio_api/upload",
-    "/web/gradio_api/proxy",
-)
-"""What is not served below /web: OpenEnv's routes that play one episode for everybody (/reset, /step and
-/state do it by session), and gradio's that store files or fetch from elsewhere, which nothing here needs."""
 
 _WAIT = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>InferenceGym</title>
 <meta http-equiv="refresh" content="1"><meta name="viewport" content="width=device-width,initial-scale=1">
@@ -57,19 +47,20 @@ class WebPage:
     Args:
         bound: the environment at this mount, shown first.
         bounds: all environments of the server.
-        settings: of the server.
+        services: of the server.
     """
 
-    def __init__(self, bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings) -> None:
-        self._bound, self._bounds, self._settings = bound, bounds, settings
+    def __init__(self, bound: BoundEnv, bounds: Sequence[BoundEnv], services: Services) -> None:
+        self._bound, self._bounds, self._services = bound, bounds, services
         self._living: asyncio.Task[None] | None = None
         self._app: asyncio.Future[ASGIApp] | None = None
         self._stop = asyncio.Event()
 
     def routes(self) -> list[BaseRoute]:
-        """/web, everything below it, and what the page loads."""
+        """/web, everything below it, what the page loads, and /ui, by which some know it."""
         return [
             Route("/web", _to_page, include_in_schema=False),
+            Route("/ui", _to_page, include_in_schema=False),
             Route("/web-assets/plotly.min.js", _plotly, include_in_schema=False),
             Route("/favicon.ico", _icon, include_in_schema=False),
             Mount("/web-assets", StaticFiles(directory=ASSETS)),
@@ -77,9 +68,8 @@ class WebPage:
         ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        check_open(scope)
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        if path.startswith(_CLOSED):
-            raise HTTPException(404)
         app = self._start()
         if path == "/web/" and not app.done():
             await HTMLResponse(_WAIT, headers={"cache-control": "no-store"})(scope, receive, send)
@@ -102,12 +92,12 @@ class WebPage:
 
     async def _live(self, ready: asyncio.Future[ASGIApp]) -> None:
         try:
-            app = await anyio.to_thread.run_sync(self._build)
+            app, life = await anyio.to_thread.run_sync(self._build)
         except Exception:  # noqa: BLE001 (whatever it is: visitors are told, and the API goes on)
             structlog.get_logger().exception("the page could not be built")
             ready.set_result(_broken)
             return
-        async with app.router.lifespan_context(app):
+        async with life:
             ready.set_result(app)
             await self._stop.wait()
 
@@ -115,10 +105,10 @@ class WebPage:
         from server.dashboard.page import build_app
 
         styles = sorted(css.name for css in ASSETS.glob("*.css"))
-        app = build_app(self._bound, self._bounds, self._settings, styles)
+        built = build_app(self._bound, self._bounds, self._services, styles)
         gc.collect()
         gc.freeze()
-        return app
+        return built
 
 
 async def _to_page(request: Request) -> Response:

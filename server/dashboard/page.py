@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 # Gradio asks at import time whether it may send usage data and look for newer versions.
@@ -18,41 +19,50 @@ from inferencegym.registry import load
 from server.bound import BoundEnv
 from server.dashboard.compare import compare_tab
 from server.dashboard.connect import connect_tab
+from server.dashboard.door import PageDoor, prices, seal
 from server.dashboard.play.tab import play_tab
 from server.dashboard.playground import PlaygroundEnvironment
 from server.dashboard.views.view import view_of
 from server.dashboard.watch import watch_tab
 from server.openenv_adapter import make_environment
-from server.settings import Settings
+from server.services import Services
 
 __all__ = ["build_app"]
 
 TITLE = "InferenceGym"
 
+WAITING_MAX = 100
+"""Calls of the page's functions that may wait for their turn; one more is told that the page is busy."""
 
-def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings, styles: Sequence[str]) -> Any:
-    """The ASGI application that serves /web/ and everything below it.
+
+def build_app(
+    bound: BoundEnv, bounds: Sequence[BoundEnv], services: Services, styles: Sequence[str]
+) -> tuple[PageDoor, AbstractAsyncContextManager[Any]]:
+    """The ASGI application that serves /web/ and everything below it, and what lives as long as it does.
 
     Args:
         bound: the environment at this mount: preselected, and that of the playground.
         bounds: all environments.
-        settings: of the server.
+        services: of the server.
         styles: names of the style sheets below ../web-assets/.
     """
     head = "".join(f'<link rel="stylesheet" href="../web-assets/{name}">' for name in styles)
     # Web fonts would be fetched from elsewhere; the theme's next choice is the system's own.
     vars(web_interface.OPENENV_GRADIO_THEME)["_stylesheets"] = []
-    environment = make_environment(bound)
-    playground = PlaygroundEnvironment(environment, settings.max_sessions)
+    environment = make_environment(bound, services.sessions, services.costs)
+    playground = PlaygroundEnvironment(environment, services.settings.max_sockets)
+
+    built: list[gr.Blocks] = []
 
     def tabs(manager: Any, fields: Any, _metadata: Any, is_chat: bool, title: str, _quick: str) -> gr.Blocks:
         with gr.Blocks(title=title, analytics_enabled=False) as page:
+            page.queue(max_size=WAITING_MAX)
             # Gradio keeps what 10,000 visitors last saw, a megabyte and more each, present or not.
-            page.state_session_capacity = settings.max_sessions
+            page.state_session_capacity = services.settings.max_sessions
             gr.HTML(_header(bounds), head=head)
             with gr.Tabs():
                 with _tab("Watch"):
-                    play, inputs, outputs = watch_tab(bound, bounds)
+                    play, inputs, outputs = watch_tab(bound, bounds, services.settings.web_llm)
                 with _tab("Play"):
                     play_tab(bound, bounds)
                 with _tab("Compare"):
@@ -71,11 +81,12 @@ def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings, s
                 playground.forget(str(request.session_hash))
 
             page.unload(leave)
+        built.append(page)
         return page
 
     # It is typed for an instance but wants a factory.
     create: Any = vars(web_interface)["create_web_interface_app"]
-    return create(
+    app = create(
         lambda: playground,
         environment.models.action,
         environment.models.observation,
@@ -86,6 +97,8 @@ def build_app(bound: BoundEnv, bounds: Sequence[BoundEnv], settings: Settings, s
         show_default_tab=False,
         title_override=f"{TITLE} · {bound.spec.title}",
     )
+    seal(built[0])
+    return PageDoor(app, services.costs, prices(built[0])), app.router.lifespan_context(app)
 
 
 def _extra_tabs(bounds: Sequence[BoundEnv]) -> Iterator[tuple[str, str]]:

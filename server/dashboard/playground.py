@@ -9,6 +9,7 @@ from gradio.context import LocalContext
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import Action, EnvironmentMetadata, Observation, State
 
+from server.clients import current_client, visitor_of
 from server.openenv_adapter import RegistryEnvironment
 
 __all__ = ["PlaygroundEnvironment"]
@@ -75,6 +76,7 @@ class PlaygroundEnvironment(Environment[Action, Observation, State]):
 
     def _mine(self) -> RegistryEnvironment:
         request = LocalContext.request.get(None)
+        current_client.set(visitor_of(request))
         visitor = str(getattr(request, "session_hash", None) or "")
         if visitor not in self._visitors:
             self._visitors[visitor] = self._make()

@@ -18,7 +18,7 @@ from inferencegym.registry import EnvSpec
 from server.dashboard.drawing import chart_of, tile_of
 from server.dashboard.scene import Outcome, Scene, Span, stretches
 from server.dashboard.views.view import Panel, Signal, View, view_of
-from server.sessions import StepResult, log_entry, take_step
+from server.episodes import StepResult, log_entry, take_step
 
 __all__ = ["Recording", "Side", "record", "scene_of"]
 
@@ -66,7 +66,7 @@ class Side:
     def outcome(self, side: int) -> Outcome:
         """The grade as the page shows it."""
         grade = self.grade()
-        return Outcome(side, self.agent, grade.score, dict(grade.breakdown), grade.feedback, self.note)
+        return Outcome(side, self.agent, grade.score, grade.parts, grade.feedback, self.note)
 
     @property
     def note(self) -> str:

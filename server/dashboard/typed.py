@@ -8,9 +8,9 @@ from typing import Any
 import gradio as gr
 
 from env.checks import SEED_LIMIT, checked_seed
-from inferencegym.errors import InferenceGymError
+from inferencegym.errors import InferenceGymError, InvalidValueError
 
-__all__ = ["as_whole", "check_given", "seed_field", "typed_seed"]
+__all__ = ["as_whole", "check_given", "checked_number", "seed_field", "typed_seed"]
 
 _SEED_RANGE = f"a whole number from 0 to {SEED_LIMIT - 1}"
 
@@ -45,3 +45,15 @@ def check_given(field: str, value: object, allowed: str) -> None:
 def as_whole(value: Any) -> Any:
     """A number field gives floats: 42.0 is meant as 42, and 1.5 is to be refused."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def checked_number(field: str, value: Any, low: float, high: float, whole: bool = False) -> float:
+    """A number of a field; number fields give floats, whole or not, and None when empty. Raises
+    InferenceGymError."""
+    allowed = f"a {'whole ' if whole else ''}number from {low:g} to {high:g}"
+    check_given(field, value, allowed)
+    given = as_whole(value)
+    kind = int if whole else (int, float)
+    if isinstance(given, bool) or not isinstance(given, kind) or not low <= given <= high:
+        raise InvalidValueError(field, given, allowed)
+    return given

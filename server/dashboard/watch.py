@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -11,7 +12,9 @@ from agents.registry import agent_names, get_agent, rule_name
 from inferencegym.errors import InferenceGymError
 from inferencegym.registry import EnvSpec, get_spec
 from server.bound import DEFAULT_SEED, BoundEnv
+from server.dashboard.agents import agents_shown, check_agent
 from server.dashboard.components import environment_field, id_and_name
+from server.dashboard.door import costs_steps
 from server.dashboard.message import NO_MESSAGE, message
 from server.dashboard.player import player
 from server.dashboard.recording import record
@@ -23,16 +26,17 @@ NOBODY = "nobody"
 BETTER_FIRST = ("ppo", "evolved", "forecast", "reactive", "heuristic", "baseline")
 """Agents worth seeing; the first that an environment has and this server can play is shown at once."""
 
-RUNS_AT_ONCE = 4
+RUNS_AT_ONCE = 2
 """Visitors whose agents play at the same time; the next one waits. Agents compute in this process."""
 
 
-def watch_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> tuple[Any, list[Any], list[Any]]:
+def watch_tab(bound: BoundEnv, bounds: Sequence[BoundEnv], paid: bool) -> tuple[Any, list[Any], list[Any]]:
     """Builds the tab.
 
     Args:
         bound: environment shown first.
         bounds: all environments.
+        paid: whether visitors may let agents play whose steps are paid for.
 
     Returns:
         The function that plays, its inputs and its outputs, for who wants a run to be there at once.
@@ -50,14 +54,14 @@ def watch_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> tuple[Any, list[An
         )
         seed = seed_field(DEFAULT_SEED)
         first = gr.Dropdown(
-            list(agent_names(spec.id)),
+            agents_shown(spec.id, paid),
             value=_best(spec),
             label="Agent",
             min_width=150,
             allow_custom_value=True,
         )
         second = gr.Dropdown(
-            [NOBODY, *agent_names(spec.id)],
+            [NOBODY, *agents_shown(spec.id, paid)],
             value=_plain(spec),
             label="Against",
             min_width=150,
@@ -68,27 +72,36 @@ def watch_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> tuple[Any, list[An
     said = gr.HTML(NO_MESSAGE, elem_classes="ig-said")
     shown = player()
 
-    environment.input(_choices, environment, [task, first, second, about])
+    environment.input(partial(_choices, paid), environment, [task, first, second, about])
     task.change(_about, [environment, task], about)
     inputs: list[Any] = [environment, task, seed, first, second]
+
+    @costs_steps(1500)
+    def play(*values: Any) -> Iterator[tuple[Any, Any]]:
+        yield from _play(paid, *values)
+
     start.click(play, inputs, [shown, said], concurrency_limit=RUNS_AT_ONCE, concurrency_id="watch")
     return play, inputs, [shown, said]
 
 
-def play(env_id: str, task_id: str, seed: Any, first: str, second: str) -> Iterator[tuple[Any, Any]]:
+def _play(
+    paid: bool, env_id: str, task_id: str, seed: Any, first: str, second: str
+) -> Iterator[tuple[Any, Any]]:
     """Play and show; says in a sentence what cannot be played."""
     try:
         spec = get_spec(env_id)
         agents = [first] if second in (NOBODY, "", None) else [first, second]
+        for agent in agents:
+            check_agent(agent, paid)
         for scene in record(spec, task_id, typed_seed(seed), agents):
             yield scene.to_json(), NO_MESSAGE
     except InferenceGymError as error:
         yield gr.update(), message(error)
 
 
-def _choices(env_id: str) -> tuple[Any, ...]:
+def _choices(paid: bool, env_id: str) -> tuple[Any, ...]:
     spec = get_spec(env_id)
-    names = list(agent_names(spec.id))
+    names = agents_shown(spec.id, paid)
     task = _first_shown(spec)
     return (
         gr.update(choices=_tasks(spec), value=task),

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from inferencegym.errors import InferenceGymError, InvalidValueError
+from inferencegym.options import OptionParser
 from simulator.data.kernel_sources import KernelSource
 from simulator.data.measured_kernels import MeasuredKernels
 from simulator.data.pack_columns import PackSettings, build_pack
@@ -139,7 +140,7 @@ def _positive(text: str) -> float:
 
 def _parser() -> argparse.ArgumentParser:
     defaults = BuildOptions()
-    parser = argparse.ArgumentParser(prog="python -m simulator.data.build_traces", description=__doc__)
+    parser = OptionParser(prog="python -m simulator.data.build_traces", description=__doc__)
     parser.add_argument("--source", choices=("measured", "roofline"), default=defaults.source)
     parser.add_argument("--system", default=defaults.system, help="GPU, by the library's name")
     parser.add_argument("--model", default=defaults.model, help="Hugging Face id")

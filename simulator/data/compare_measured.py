@@ -8,7 +8,6 @@ common. Nothing is fitted. Needs the pack alone.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import sys
 from bisect import bisect_left
@@ -20,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from inferencegym.errors import InferenceGymError, TracePackError
+from inferencegym.options import OptionParser
 from simulator.data.kernel_sources import FloatArray
 from simulator.data.pack_io import DEFAULT_PACK_PATH, TracePack, read_pack
 from simulator.data.pack_schema import BATCH_SIZES, PROMPT_LENGTHS_TOKENS, SPEC_LENGTHS
@@ -198,7 +198,7 @@ def error_summary(errors: Sequence[float] | FloatArray) -> ErrorSummary:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line: prints the comparison as Markdown; returns 0, or 2 when the pack cannot be read."""
-    parser = argparse.ArgumentParser(prog="python -m simulator.data.compare_measured", description=__doc__)
+    parser = OptionParser(prog="python -m simulator.data.compare_measured", description=__doc__)
     parser.add_argument("--pack", type=Path, default=DEFAULT_PACK_PATH)
     try:
         pack = read_pack(parser.parse_args(argv).pack)

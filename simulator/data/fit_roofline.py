@@ -7,7 +7,6 @@ cells where a kernel library switches algorithm.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from inferencegym.errors import InferenceGymError
+from inferencegym.options import OptionParser
 from simulator.data.kernel_sources import FloatArray
 from simulator.data.pack_columns import PackSettings, build_pack
 from simulator.data.pack_io import DEFAULT_PACK_PATH, TracePack, read_pack
@@ -95,7 +95,7 @@ def fit(measured: TracePack, start: Efficiencies = FITTED) -> Efficiencies:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code (0 done, 2 the pack is unusable)."""
-    parser = argparse.ArgumentParser(prog="python -m simulator.data.fit_roofline", description=__doc__)
+    parser = OptionParser(prog="python -m simulator.data.fit_roofline", description=__doc__)
     parser.add_argument("--pack", type=Path, default=DEFAULT_PACK_PATH)
     try:
         pack = read_pack(parser.parse_args(argv).pack)

@@ -11,7 +11,6 @@ the other, and in one pass.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from inferencegym.errors import InferenceGymError, TracePackError
+from inferencegym.options import OptionParser
 from simulator.data.pack_schema import TIER_NAMES
 from simulator.iteration_time import IterationTables, IterationTimes, iteration_ms
 from simulator.trace_table import TraceTable, load_trace_table
@@ -199,7 +199,7 @@ def load_held_out(path: Path = HELD_OUT_PATH) -> list[HeldOut]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line: prints the errors; returns 0, or 2 when the library is absent."""
-    parser = argparse.ArgumentParser(prog="python -m simulator.data.held_out", description=__doc__)
+    parser = OptionParser(prog="python -m simulator.data.held_out", description=__doc__)
     parser.add_argument("--write", action="store_true", help=f"keep the summary in {HELD_OUT_PATH.name}")
     args = parser.parse_args(argv)
     try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -27,6 +29,16 @@ pa: Any = import_module("pyarrow")  # pyarrow ships no type information
 pq: Any = import_module("pyarrow.parquet")
 
 Grid = npt.NDArray[np.float64]
+
+GRID_ROWS = math.prod(GRID_SHAPE)
+FILE_BYTES_MAX = 16 * 1024 * 1024
+"""A pack takes 0.1–0.3 MB."""
+UNPACKED_BYTES_MAX = 64 * 1024 * 1024
+"""Its eleven columns of numbers take half a megabyte."""
+COLUMNS_MAX, ROW_GROUPS_MAX = 64, 64
+FOOTER_BYTES_MAX, FOOTER_ENTRIES_MAX = 1024 * 1024, 10_000
+_NUMBERS = ("INT32", "INT64", "FLOAT", "DOUBLE")
+"""Parquet's physical types of numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +114,58 @@ def _read_table(path: Path) -> Any:
     ``ParquetFile`` and not ``read_table``: the latter imports pandas where it finds it, 0.4 s and 60 MB.
     """
     try:
-        with path.open("rb") as source, pq.ParquetFile(source) as file:
-            return file.read(use_threads=False)
+        _check_file(path, path.stat())  # before it is opened: a pipe would be waited for
+        with (
+            path.open("rb") as source,
+            pq.ParquetFile(
+                source,
+                thrift_string_size_limit=FOOTER_BYTES_MAX,
+                thrift_container_size_limit=FOOTER_ENTRIES_MAX,
+            ) as file,
+        ):
+            _check_footer(path, file)
+            return file.read([*dict(AXES), *VALUE_COLUMNS], use_threads=False)
     except (OSError, pa.ArrowException) as error:
         # Not the whole path: clients of a server may read this, too.
         raise TracePackError(
             f"trace pack {path.name!r} cannot be read: {_reason(error)}.",
             "A pack is a Parquet file that `inferencegym traces build` or `traces import` has written.",
         ) from None
+
+
+def _check_file(path: Path, status: os.stat_result) -> None:
+    """Raises TracePackError: no file, or one that is far larger than a pack."""
+    if not stat.S_ISREG(status.st_mode):
+        raise TracePackError(f"trace pack {path.name!r} cannot be read: it is no regular file.")
+    _check_bound(path, "bytes", status.st_size, FILE_BYTES_MAX)
+
+
+def _check_footer(path: Path, file: Any) -> None:
+    """What a file says of itself, before anything of it is decoded: a few bytes can stand for many.
+
+    Raises TracePackError that names the figure and its limit.
+    """
+    footer = file.metadata
+    _check_bound(path, "rows", footer.num_rows, GRID_ROWS)
+    _check_bound(path, "columns", footer.num_columns, COLUMNS_MAX)
+    _check_bound(path, "row groups", footer.num_row_groups, ROW_GROUPS_MAX)
+    _check_bound(path, "bytes of metadata", footer.serialized_size, FOOTER_BYTES_MAX)
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    _check_bound(path, "bytes unpacked", sum(group.total_byte_size for group in groups), UNPACKED_BYTES_MAX)
+    for column in file.schema:
+        if column.path in (*dict(AXES), *VALUE_COLUMNS) and column.physical_type not in _NUMBERS:
+            raise TracePackError(
+                f"trace pack {path.name!r}: {column.name}: type {column.logical_type.type.lower()} "
+                f"({column.physical_type}) is not allowed; allowed: numbers."
+            )
+
+
+def _check_bound(path: Path, what: str, count: int, most: int) -> None:
+    if count > most:
+        raise TracePackError(
+            f"trace pack {path.name!r}: {count} {what} are not allowed; allowed: at most {most}.",
+            "A pack is a Parquet file that `inferencegym traces build` or `traces import` has written.",
+        )
 
 
 def _reason(error: Exception) -> str:

@@ -56,7 +56,7 @@ def test_an_episode_scores_as_its_verified_replay_does() -> None:
             observation = episode.step(actions[-1])[0]
         grade = spec.part("grader").grade_replay("task3", 7, [a.model_dump(mode="json") for a in actions])
         assert result.score == grade.score
-        assert result.components == grade.breakdown
+        assert result.components == grade.parts
         assert result.reward == episode.state()["cumulative_reward"]
 
 

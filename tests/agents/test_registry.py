@@ -62,8 +62,26 @@ def test_a_seed_that_no_episode_takes_is_named(seed: object) -> None:
 def test_a_name_that_is_no_text_is_an_unknown_one(name: object) -> None:
     with pytest.raises(UnknownNameError, match="agent"):
         get_agent("serving", name, "task1")  # type: ignore[arg-type]
-    with pytest.raises(UnknownNameError, match="task_id"):
-        get_agent("serving", "random", name)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("task_id", [None, 9, ["task1"], {}, True])
+def test_a_task_that_is_none_is_refused(task_id: object) -> None:
+    with pytest.raises((UnknownNameError, InvalidValueError), match="task_id"):
+        get_agent("serving", "random", task_id)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("spec", all_specs(), ids=lambda spec: spec.name)
+def test_factories_take_a_task_by_any_name(spec: EnvSpec) -> None:
+    for task in spec.part("tasks").values():
+        for name, make in spec.part("agents").items():
+            if name in ("llm", "oracle"):  # needs a key; plans for seconds
+                continue
+            try:
+                made = make(task.id, 0)
+            except InferenceGymError:
+                continue  # it has nothing for this task
+            for alias in (task.id.upper(), *task.aliases):
+                assert type(make(alias, 0)) is type(made), (name, alias)
 
 
 def test_listing_agents_imports_neither_a_client_nor_a_trainer() -> None:

@@ -5,24 +5,28 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
+import json
+import os
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agents.market_duel import Duel
-from agents.market_files import load_parameters
+from agents.market_files import load_parameters, parameters_path
 from agents.market_play import named_policy
 from agents.market_policies import PriceParameters
 from agents.market_train import TrainingSettings, evolve
+from env.market import market_of
 from inferencegym.errors import InferenceGymError, InvalidValueError, UnknownNameError
-from server.dashboard.market_lab import playing
+from server.dashboard.market_lab import objective, playing, training
 from server.dashboard.market_lab import retrain as retraining
 from server.dashboard.market_lab.report import bar, verdict
 from server.dashboard.market_lab.retrain import Limits, Progress, Queue, check_size, retrain
 from server.dashboard.market_lab.retrain_order import Order, Standing, Trained
-from server.dashboard.market_lab.run import RETRAINED, Press, Run, checked_setup
+from server.dashboard.market_lab.run import NEWEST, RETRAINED, Press, Run, checked_setup, newest_file
 from server.dashboard.market_lab.scene import scene_of
 from server.dashboard.market_lab.tables import averages, parameters
 from server.dashboard.wording import signed
@@ -210,6 +214,78 @@ def test_differences_have_signs(value: float, shown: str):
     assert signed(value, 0) == shown
 
 
+# --- the objective ------------------------------------------------------------------------------------------
+
+
+def typed(**changes: float) -> list[Any]:
+    names = [field.name for field in objective._FIELDS]
+    values: list[Any] = list(objective.objective_of("surge"))
+    for name, value in changes.items():
+        values[names.index(name)] = value
+    return values
+
+
+def test_an_objective_that_is_the_scenario_s_own_changes_nothing():
+    assert objective.checked_objective("surge", typed()) is None
+    assert checked_setup("surge", 64.0, 11.0, typed()) == SETUP
+
+
+def test_an_objective_is_the_market_of_the_same_config():
+    changes = {"revenue": 0.0, "fairness": 1.0, "max_price": 5.0, "max_avg_wait": 2.0}
+    mine = checked_setup("surge", 64.0, 11.0, typed(**changes))
+    assert mine == market_of("surge", {"gpus": 64, "arrival_rate": 11.0, **changes})
+    assert (mine.max_price, mine.max_avg_wait) == (5_000_000, 2_000_000)
+    assert Run.checked(mine, HOURS, 3, ("rule", "evolved"), None).play().sides[0].rows
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"revenue": 1.5}, r"Weight of revenue: 1.5 .* 0 to 1"),
+        ({"max_price": None}, r"Highest price \(USD\): there is no number"),
+        ({"max_avg_wait": 0.0}, r"Longest average wait \(h\): 0 .* 0.1 to 1000"),
+        ({"min_price": 6.0}, r"config.min_price: 6.* at most .* the scenario's opening price"),
+        ({"revenue": 0, "low_wait_time": 0, "fairness": 0, "market_activity": 0}, r"must not all be 0"),
+    ],
+)
+def test_an_objective_that_cannot_be_is_refused(changes: dict[str, Any], says: str):
+    with pytest.raises(InferenceGymError, match=says):
+        checked_setup("surge", 64.0, 11.0, typed(**changes))
+
+
+def test_what_is_trained_goes_by_the_objective():
+    values = ("surge", 32, 6.0, 30, 1, None, 2, 4, next(iter(training.STARTS)))
+    order = training._order(training.Wanted(*values, objective=tuple(typed(max_price=5.0))))
+    assert order.objective == {"constraints": {"max_price": 5.0}}
+    assert Order(**json.loads(json.dumps(asdict(order)))).setup().max_price == 5_000_000
+
+
+# --- the newest file ----------------------------------------------------------------------------------------
+
+
+def test_the_newest_file_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InferenceGymError, match=r"There is no ga_best_params\*\.json in the server's folder"):
+        Run.checked(SETUP, HOURS, 3, ("rule", NEWEST), None)
+    for age, scenario in enumerate(("surge", "steady")):
+        path = tmp_path / f"ga_best_params_{scenario}.json"
+        path.write_text(parameters_path(scenario).read_text())
+        os.utime(path, (1_000 + age, 1_000 + age))
+    # That of the scenario goes before a newer one of another.
+    run = Run.checked(SETUP, HOURS, 3, ("evolved", NEWEST), None)
+    assert run.parameters()[1] == ("ga_best_params_surge.json", load_parameters("surge"))
+    left, right = run.play().sides
+    assert left.rows == right.rows
+    other = checked_setup("adversarial", 64, 11.0)
+    assert newest_file(other)[0] == "ga_best_params_steady.json"
+
+
+def test_a_newest_file_that_is_none_is_named(tmp_path: Path):
+    (tmp_path / "ga_best_params.json").write_text("{")
+    with pytest.raises(InvalidValueError, match=r"ga_best_params\.json"):
+        newest_file(SETUP, tmp_path)
+
+
 # --- the handlers -------------------------------------------------------------------------------------------
 
 
@@ -312,6 +388,16 @@ def test_a_failure_and_a_full_queue_are_sentences(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(retraining, "TIME_LIMIT_S", 0.0)
     with pytest.raises(InferenceGymError, match="stopped"):
         asyncio.run(all_of(SMALL, Queue(1)))
+
+
+def test_an_address_has_its_share_of_the_line():
+    queue = Queue(1)
+    tickets = [queue.join("203.0.113.7") for _ in range(2)]
+    with pytest.raises(InferenceGymError, match="2 trainings"):
+        queue.join("203.0.113.7")
+    queue.join("203.0.113.8")
+    queue.leave(tickets[0])
+    queue.join("203.0.113.7")
 
 
 def test_the_queue_counts_who_is_ahead():

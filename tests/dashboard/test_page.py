@@ -133,7 +133,9 @@ def test_a_run_goes_on_while_the_server_is_restarted(visit: Callable[..., Page],
 def test_a_language_model_is_shown_as_it_plays_and_a_closed_tab_ends_it(visit: Callable[..., Page]):
     with (
         fake_chat() as chat,
-        live_server(OPENAI_API_KEY="a-key", API_BASE_URL=chat.url, MODEL_NAME="model") as url,
+        live_server(
+            OPENAI_API_KEY="a-key", API_BASE_URL=chat.url, MODEL_NAME="model", INFERENCEGYM_WEB_LLM="true"
+        ) as url,
     ):
         chat.delay_s = 0.2
         build_page(url)

@@ -21,7 +21,7 @@ MOST_IN_A_TITLE = 22
 
 @pytest.mark.parametrize("spec", all_specs(), ids=lambda spec: spec.name)
 def test_what_is_shown_first_plays_where_the_trained_agent_cannot(spec, monkeypatch: pytest.MonkeyPatch):
-    shown = watch._choices(spec.id)[1]["value"]
+    shown = watch._choices(False, spec.id)[1]["value"]
     assert shown == "ppo"
 
     def without_gym(env_id: str, name: str, *rest: Any) -> Any:
@@ -30,12 +30,27 @@ def test_what_is_shown_first_plays_where_the_trained_agent_cannot(spec, monkeypa
         return get_agent(env_id, name, *rest)
 
     monkeypatch.setattr(watch, "get_agent", without_gym)
-    _, first, second, _ = watch._choices(spec.id)
+    _, first, second, _ = watch._choices(False, spec.id)
     assert first["value"] not in ("ppo", second["value"])
     assert "ppo" in first["choices"]
-    *_, (scene, said) = watch.play(spec.id, watch._first_shown(spec), "42", first["value"], second["value"])
+    *_, (scene, said) = watch._play(
+        False, spec.id, watch._first_shown(spec), "42", first["value"], second["value"]
+    )
     assert said == ""
     assert scene["done"]
+
+
+@pytest.mark.parametrize("spec", all_specs(), ids=lambda spec: spec.name)
+def test_an_agent_that_costs_money_is_neither_listed_nor_played(spec, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    monkeypatch.setenv("API_BASE_URL", "http://127.0.0.1:1")
+    _, first, second, _ = watch._choices(False, spec.id)
+    assert "llm" not in [*first["choices"], *second["choices"]]
+    assert "llm" in watch._choices(True, spec.id)[1]["choices"]
+    for agents in (("llm", "baseline"), ("baseline", "llm")):
+        ((_, said),) = watch._play(False, spec.id, watch._first_shown(spec), "1", *agents)
+        assert "paid call" in said
+        assert "INFERENCEGYM_WEB_LLM=true" in said
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from env.market import MarketEnv, describe, make_env
 from env.market_tasks import TASKS
 from env.protocols import Episode
+from grader.market import GRADER
 from inferencegym.errors import (
     EpisodeDoneError,
     EpisodeNotStartedError,
@@ -204,6 +205,23 @@ def test_weights_of_the_config_are_relative():
     assert terms["wait"] == terms["fairness"] == terms["death"] == terms["activity"] == 0.0
 
 
+def test_constraints_of_the_config_are_in_force():
+    env = started("steady", min_price=1.5, max_price=4.0, max_avg_wait=1.0)
+    observation = env.step({"price": 4.0})[0]
+    assert (observation.min_price, observation.max_price) == (1.5, 4.0)
+    for price in (4.01, 1.49):
+        with pytest.raises(InvalidValueError, match=r"action\.price.* from 1\.5 to 4\.0"):
+            env.step({"price": price})
+    assert env.step({"change": 0.5})[3]["saturated"] is True
+    config = {"min_price": 1.5, "max_price": 4.0, "max_avg_wait": 1.0}
+    replayed = GRADER.grade_replay("steady", 0, [{"price": 4.0}], config)
+    assert (replayed.verified, replayed.steps) == (True, 1)
+    # A line that the shipped objective hardly minds.
+    tight, usual = started("surge", max_avg_wait=0.5), started("surge")
+    played = [(tight.step({"price": 1.0})[3], usual.step({"price": 1.0})[3]) for _ in range(30)]
+    assert any(ours["reward_terms"]["wait"] < theirs["reward_terms"]["wait"] for ours, theirs in played)
+
+
 @pytest.mark.parametrize(
     ("config", "error", "says"),
     [
@@ -227,6 +245,12 @@ def test_weights_of_the_config_are_relative():
         ({"scenario": "surge", "arrival_rate": 17.78}, InvalidValueError, "config.arrival_rate: 17.78"),
         *((junk, InvalidValueError, "config") for junk in ([], "", 0, False)),
         ({"colour": 1}, InvalidValueError, "config.colour"),
+        ({"min_price": 0.0}, InvalidValueError, "config.min_price"),
+        ({"max_price": "5"}, InvalidValueError, "config.max_price"),
+        ({"max_avg_wait": 0.0}, InvalidValueError, "config.max_avg_wait"),
+        ({"min_price": 6.9}, InvalidValueError, "config.min_price: 6.9 is not allowed; allowed: at most"),
+        ({"max_price": 1.1}, InvalidValueError, "config.max_price: 1.1 is not allowed; allowed: at least"),
+        ({"min_price": 5, "max_price": 2}, InvalidValueError, "must be below max_price"),
     ],
 )
 def test_a_bad_config_is_named(config: Any, error: type[Exception], says: str):

@@ -208,7 +208,7 @@ def test_aliases_name_tasks_and_no_two_share_one() -> None:
     assert len(names) == len(set(names))
     assert all(get_task(name).info.id in TASKS for name in names)
     assert make_env("support").task.id == "stream_1"
-    for name in ("streem_1", "STREAM_1"):
+    for name in ("streem_1", "STREEM_1"):
         with pytest.raises(UnknownNameError, match="Did you mean stream_1"):
             make_env(name)
 

@@ -44,7 +44,7 @@ def test_it_is_an_episode():
 
 def test_an_unknown_task_is_answered_with_near_ones():
     with pytest.raises(UnknownNameError, match="Did you mean task1"):
-        make_env("task_1")
+        make_env("tsk_1")
 
 
 # --- life cycle ------------------------------------------------------------------------------------------

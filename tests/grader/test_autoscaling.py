@@ -174,8 +174,6 @@ def test_a_pack_is_replayed_by_its_config() -> None:
 
 
 def test_other_malformed_requests_are_refused() -> None:
-    with pytest.raises(InvalidValueError, match="episode_log"):
-        GRADER.grade_log("balanced", [])
     with pytest.raises(InvalidValueError, match=r"episode_log\[0\]\.metrics"):
         GRADER.grade_log("balanced", [{"reward": 1.0}])
     with pytest.raises(InvalidValueError, match="actions"):

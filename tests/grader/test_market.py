@@ -150,9 +150,9 @@ def test_a_bad_entry_is_named(entry: Any, says: str):
     assert says in str(caught.value)
 
 
-@pytest.mark.parametrize("log", [[], "text", [{"metrics": HOUR}] * 201])
+@pytest.mark.parametrize("log", ["text", [{"metrics": HOUR}] * 201])
 def test_a_log_of_the_wrong_length_is_refused(log: Any):
-    with pytest.raises(InvalidValueError, match="1 to 200"):
+    with pytest.raises(InvalidValueError, match="0 to 200"):
         GRADER.grade_log("steady", log)
     with pytest.raises(InvalidValueError, match="1 to 200"):
         GRADER.grade_replay("steady", 0, log)

@@ -78,7 +78,6 @@ def test_a_log_of_another_region_is_played_there() -> None:
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        (lambda log: log.clear(), "episode_log"),
         (lambda log: log.extend(log * 200), "episode_log"),
         (lambda log: log.__setitem__(1, 3), "episode_log[1]"),
         (lambda log: log[2]["info"].pop("metrics"), "episode_log[2].metrics"),

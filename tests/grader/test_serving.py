@@ -53,6 +53,90 @@ JSON = st.recursive(
 )
 
 
+# --- handcrafted logs --------------------------------------------------------------------------------------
+
+NINE = {
+    "ttft_p50_ms": 120.0,
+    "ttft_p99_ms": 300.0,
+    "tpot_ms": 12.0,
+    "tokens_per_sec": 4000.0,
+    "gpu_memory_gb": 34.0,
+    "cost_per_1k": 0.01,
+    "spec_accept_rate": 0.0,
+    "eviction_events": 0,
+    "slo_violations": 0,
+}
+"""The metric fields that the design names."""
+
+
+def crafted(**changes: Any) -> list[dict[str, Any]]:
+    return [{"action": {}, "reward": 0.5, "metrics": {**NINE, **changes}} for _ in range(200)]
+
+
+@pytest.mark.parametrize("task", [1, 2, 3, "task1", "task-2", "hard"])
+def test_a_log_of_the_nine_fields_is_graded(task: Any):
+    grade = GRADER.grade_log(task, crafted())
+    assert 0.0 < grade.score <= 1.0
+    assert (grade.verified, grade.steps) == (False, 200)
+
+
+def test_without_a_rate_a_second_counts_by_whether_it_has_violations_and_the_grade_says_so():
+    none, some = GRADER.grade_log("task3", crafted()), GRADER.grade_log("task3", crafted(slo_violations=2))
+    told = GRADER.grade_log("task3", crafted(slo_violations=2, slo_violation_rate=0.25))
+    assert [grade.breakdown["slo"] for grade in (none, some, told)] == [1.0, 0.0, 0.75]
+    assert ["slo_violation_rate" in grade.feedback for grade in (none, some, told)] == [True, True, False]
+    # The other tasks' scores have no part of it.
+    assert "slo_violation_rate" not in GRADER.grade_log("task1", crafted()).feedback
+
+
+@pytest.mark.parametrize(
+    ("task", "used"),
+    [
+        ("task1", {"tokens_per_sec"}),
+        ("task2", {"ttft_p50_ms", "gpu_memory_gb"}),
+        ("task3", {"tokens_per_sec", "cost_per_1k", "slo_violations"}),
+        ("azure-code", {"cost_per_1k", "slo_violations"}),
+    ],
+)
+def test_what_a_grade_does_not_use_may_be_missing(task: str, used: set[str]):
+    whole = GRADER.grade_log(task, crafted())
+    assert GRADER.grade_log(task, [_only(entry, used) for entry in crafted()]).score == whole.score
+    for name in used:
+        log = crafted()
+        log[3] = _only(log[3], used - {name})
+        shown = "slo_violation_rate" if name == "slo_violations" else name
+        with pytest.raises(InvalidValueError) as caught:
+            GRADER.grade_log(task, log)
+        message = f"episode_log[3].metrics.{shown}: missing; expected a finite number "
+        assert caught.value.message.startswith(message)
+
+
+def _only(entry: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    return {**entry, "metrics": {name: entry["metrics"][name] for name in names}}
+
+
+def test_an_action_may_be_missing_where_the_score_does_not_look_at_it():
+    log = [{"metrics": entry["metrics"]} for entry in crafted()]
+    assert GRADER.grade_log("task2", log) == GRADER.grade_log("task2", crafted())
+    with pytest.raises(InvalidValueError, match=r"episode_log\[0\]\.action: missing; expected the action"):
+        GRADER.grade_log("task3", log)
+    with pytest.raises(InvalidValueError, match=r"episode_log\[0\]\.action: 3 is not allowed"):
+        GRADER.grade_log("task2", [{**log[0], "action": 3}])
+
+
+@pytest.mark.parametrize("value", [None, "fast", -1.0, float("nan"), True])
+def test_what_is_there_must_be_right_even_where_it_is_not_used(value: Any):
+    with pytest.raises(InvalidValueError, match=r"episode_log\[0\]\.metrics\.cost_per_1k"):
+        GRADER.grade_log("task1", crafted(cost_per_1k=value))
+
+
+def test_task3_s_compliance_goes_by_two_names_and_is_one_part():
+    grade = GRADER.grade_log("task3", crafted(slo_violation_rate=0.4))
+    assert grade.breakdown["slo"] == grade.breakdown["slo_compliance"] == 0.6
+    assert "slo" not in grade.parts
+    assert "slo" not in GRADER.grade_log("task1", crafted()).breakdown
+
+
 # --- any log -----------------------------------------------------------------------------------------------
 
 
@@ -90,10 +174,14 @@ def test_anything_else_is_refused_with_a_field(log: Any):
     assert field.startswith("episode_log")
 
 
-@pytest.mark.parametrize("entries", [0, 201, 5000])
-def test_a_log_has_one_to_two_hundred_entries(entries: int):
-    with pytest.raises(InvalidValueError, match=r"episode_log: .*a list of 1 to 200 entries"):
+@pytest.mark.parametrize("entries", [201, 5000])
+def test_a_log_has_at_most_two_hundred_entries(entries: int):
+    with pytest.raises(InvalidValueError, match=r"episode_log: .*a list of 0 to 200 entries"):
         GRADER.grade_log("task1", [ENTRY] * entries)
+
+
+@pytest.mark.parametrize("entries", [0, 201, 5000])
+def test_a_replay_has_one_to_two_hundred_actions(entries: int):
     with pytest.raises(InvalidValueError, match=r"actions: .*a list of 1 to 200 entries"):
         GRADER.grade_replay("task1", 0, [{}] * entries)
 

@@ -65,6 +65,8 @@ class FakeServer:
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         body: dict[str, Any] = json.loads(request.content) if request.content else {}
+        if request.method == "DELETE":
+            return self._delete(request.url.path.rsplit("/", 1)[-1])
         return httpx.Response(200, json=self._routes()[request.url.path.rsplit("/", 1)[-1]](request, body))
 
     def _routes(self) -> dict[str, Callable[[httpx.Request, dict[str, Any]], Any]]:
@@ -78,6 +80,11 @@ class FakeServer:
             "state": lambda request, _: self._state(request.url.params["session_id"]),
             "grader": lambda _, body: _grade(body),
         }
+
+    def _delete(self, session_id: str) -> httpx.Response:
+        if self.steps.pop(session_id, None) is None:
+            return error(404, "session_not_found", f"session_id: {session_id!r} is unknown.")
+        return httpx.Response(200, json={"session_id": session_id, "deleted": True})
 
     def _reset(self, body: dict[str, Any]) -> dict[str, Any]:
         session_id = f"s{len(self.steps)}"

@@ -18,6 +18,7 @@ import pytest
 import grader.policies
 from env.protocols import AgentReport
 from inferencegym.cli import main
+from inferencegym.registry import all_specs
 from server.app import main as serve_main
 from tests.live import live_server
 
@@ -71,6 +72,17 @@ def test_tasks_lists_environments_tasks_and_agents(run: Run) -> None:
     assert "random" in document["agents"]
 
 
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_ids_stand_there_whole_at_any_width(run: Run, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    words = run("tasks").out.split()
+    for spec in all_specs():
+        assert set(spec.part("tasks")) <= set(words)
+    if columns > 40:
+        assert "prefill_disagg," in words
+    assert "…" not in "".join(words) or columns == 40
+
+
 def test_run_prints_score_and_breakdown(run: Run) -> None:
     result = run("run", "--task", "task2", "--seed", "0")
     assert result.code == 0
@@ -81,7 +93,10 @@ def test_run_prints_score_and_breakdown(run: Run) -> None:
 def test_here_and_over_http_agree(run: Run, server_url: str) -> None:
     words = ("run", "--task", "task3", "--agent", "random", "--seed", "3", "--json")
     here, there = run(*words).json, run(*words, "--url", server_url).json
-    assert here == there
+    told = {"seed", "config", "config_hash", "trace_pack", "environment", "environment_version"}
+    told |= {"engine_version", "standard"}  # a server names what was played
+    assert {key: here[key] for key in here.keys() - told} == {key: there[key] for key in there.keys() - told}
+    assert (there["standard"], here.get("standard")) == (True, None)
     assert here["verified"]
     assert here["steps"] == 200
 

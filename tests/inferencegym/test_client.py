@@ -78,6 +78,8 @@ def test_an_episode_from_reset_to_grade() -> None:
         "action": {"batch_size": 64},
         "reward": 0.25,
         "metrics": {"tokens_per_sec": 300.0},
+        "task_id": "task1",
+        "timestep": 3,
     }
     assert "done" in repr(session)
 
@@ -245,6 +247,28 @@ async def test_a_closed_client_says_so() -> None:
         await other.tasks()
 
 
+def test_sessions_end_with_their_block_and_with_the_client() -> None:
+    fake = FakeServer()
+    with client_of(fake) as client:
+        with client.reset() as first:
+            first.step()
+        assert fake.steps == {}
+        first.close()  # it has ended: no harm
+        client.reset()
+        client.reset()
+        assert len(fake.steps) == 2
+    assert fake.steps == {}
+    client.close()
+
+
+def test_a_client_does_not_wait_for_a_server_that_is_gone_to_say_goodbye() -> None:
+    fake = FakeServer(None, None, httpx.ReadTimeout("gone"), httpx.ReadTimeout("gone"))
+    with client_of(fake) as client:
+        client.reset()
+        client.reset()
+    assert len(fake.requests) == 3
+
+
 def test_a_lost_step_is_sent_once() -> None:
     fake = FakeServer(None, httpx.ReadTimeout("late"))
     session = client_of(fake).reset()
@@ -271,6 +295,9 @@ async def test_the_asynchronous_client_does_the_same(monkeypatch: pytest.MonkeyP
         assert (await two.grade()).score == 0.5
         assert (await client.grade_log("task1", two.log)).score == 0.5
         assert (await client.grade_replay("task1", 1, [{}])).verified
+        await one.close()
+        assert list(fake.steps) == ["s1"]
+    assert fake.steps == {}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from websockets.asyncio.server import ServerConnection
 from websockets.asyncio.server import serve as serve_websocket
+from websockets.datastructures import Headers
+from websockets.http11 import Request, Response
 
 from inferencegym import InferenceGymEnv, RewardConfig, ServeAction, ServeObservation
 from inferencegym.errors import (
@@ -22,6 +24,7 @@ from inferencegym.errors import (
 from inferencegym.models import EpisodeState
 from inferencegym.openenv_client import EnvServerError
 from tests.inferencegym.fake_server import OBSERVATION
+from tests.live import free_port
 
 # Frames of an openenv server, as its /ws sends them.
 STATE = {
@@ -103,6 +106,56 @@ async def test_an_episode_is_typed_end_to_end() -> None:
         "config": {"beta": 0.1},
     }
     assert peer.received[1] == {"type": "step", "data": {"batch_size": 64}}
+
+
+# --- a server that is not there (yet) ----------------------------------------------------------------------
+
+
+def test_without_a_server_it_waits_and_says_so() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    for wake_timeout_s in (0.0, 0.3):
+        env = InferenceGymEnv(url, wake_timeout_s=wake_timeout_s)
+        with pytest.raises(ServerUnavailableError) as caught, env.sync():
+            pass
+        assert caught.value.hint.startswith("Gave up after 0 s. Start one")
+        assert url.removeprefix("http") in caught.value.message
+
+
+async def test_it_waits_for_a_server_that_is_starting() -> None:
+    peer, port = Peer(), free_port()
+    env = InferenceGymEnv(f"http://127.0.0.1:{port}", wake_timeout_s=30.0)
+    connecting = asyncio.create_task(_reset(env))
+    await asyncio.sleep(0.1)
+    assert not connecting.done()
+    async with serve_websocket(peer, "127.0.0.1", port):
+        assert (await connecting).reward is None
+        await env.close()
+    assert peer.received[0]["type"] == "reset"
+
+
+async def _reset(env: InferenceGymEnv) -> Any:
+    return await env.reset(task_id=1)
+
+
+@pytest.mark.parametrize(("status", "tries"), [(404, 1), (403, 1), (503, 2)])
+async def test_who_says_no_is_not_asked_again_and_who_starts_is(status: int, tries: int) -> None:
+    asked = []
+
+    def refuse(_socket: ServerConnection, request: Request) -> Response:
+        asked.append(request.path)
+        return Response(status, "no", Headers())
+
+    async with serve_websocket(Peer(), "127.0.0.1", 0, process_request=refuse) as server:
+        url = f"http://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
+        with pytest.raises(ServerUnavailableError):
+            await InferenceGymEnv(url, wake_timeout_s=0.4).connect()
+    assert len(asked) == tries
+
+
+@pytest.mark.parametrize("seconds", [-1.0, "5", True, float("nan"), 1e9])
+def test_a_wake_time_that_is_none_is_refused(seconds: Any) -> None:
+    with pytest.raises(InvalidValueError, match="wake_timeout_s"):
+        InferenceGymEnv("http://127.0.0.1:1", wake_timeout_s=seconds)
 
 
 async def test_none_means_the_default() -> None:

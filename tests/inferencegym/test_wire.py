@@ -162,8 +162,33 @@ def test_field_and_kind_survive_the_wire() -> None:
 
 def test_a_rate_limit_says_when_to_come_back() -> None:
     limited = error(429, "rate_limited", "too fast", "slow down", **{"retry-after": "7"})
+    played = Played(CALLS.health(), limited)
     with pytest.raises(InferenceGymError, match="Retry after 7 s"):
-        Played(CALLS.health(), limited).result()
+        played.result()
+    assert played.pauses == [7.0] * 17  # 120 s
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_server_that_says_when_to_come_again_is_waited_for_even_with_a_step(status: int) -> None:
+    busy = error(status, "server_full", "full", **{"retry-after": "3"})
+    stepped = {"observation": {}, "reward": 0.5, "done": False, "info": {}}
+    played = Played(CALLS.reset("task1", 0, None, None), busy, busy, error(404, "session_not_found", "x"))
+    with pytest.raises(SessionNotFoundError):
+        played.result()
+    assert played.pauses == [3.0, 3.0]
+    assert "asks to wait 3 s" in played.waits[0][0]
+    step = Played(CALLS.step("s", {}), busy, httpx.Response(200, json=stepped))
+    with pytest.raises(ServerUnavailableError, match="form"):  # it was sent again
+        step.result()
+    assert (step.sent, step.pauses) == (2, [3.0])
+
+
+@pytest.mark.parametrize("after", ["", "soon", "-1", "Wed, 21 Oct 2026 07:28:00 GMT"])
+def test_a_time_to_come_again_that_is_no_number_of_seconds_is_not_waited_for(after: str) -> None:
+    played = Played(CALLS.health(), error(429, "rate_limited", "no", **{"retry-after": after}))
+    with pytest.raises(InferenceGymError):
+        played.result()
+    assert played.pauses == []
 
 
 @pytest.mark.parametrize("data", [None, [], "x", {"detail": "no"}, {"error": "text"}, {"error": {}}])

@@ -26,6 +26,18 @@ def context_files() -> list[Path]:
     return [path for path in files() if allowed(path, DOCKERIGNORE)]
 
 
+def test_compose_has_a_profile_for_working_on_the_code() -> None:
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    assert "profiles" not in services["inferencegym"]
+    dev = services["dev"]
+    assert dev["profiles"] == ["dev"]
+    assert dev["volumes"] == [".:/app:ro"]
+    assert dev["command"][:2] == ["uvicorn", "server.app:app"]
+    assert "--reload" in dev["command"]
+    # Both may run at once: a profile starts what has none too.
+    assert not set(dev["ports"]) & set(services["inferencegym"]["ports"])
+
+
 def test_only_what_the_server_needs_enters_the_build() -> None:
     tops = {path.parts[0] for path in context_files()}
     packages = {"inferencegym", "simulator", "env", "grader", "agents", "server"}

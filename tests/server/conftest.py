@@ -51,11 +51,10 @@ def serve(app: FastAPI, **options: Any) -> Iterator[str]:
     config = uvicorn.Config(
         app,
         port=0,
-        http="httptools",
         ws_per_message_deflate=False,
         log_config=None,
         access_log=False,
-        **options,
+        **{"http": "httptools", **options},
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
@@ -124,4 +123,5 @@ def error_of(reply: httpx.Response) -> dict[str, str]:
     assert set(body["error"]) == {"code", "message", "hint"}
     assert all(isinstance(value, str) for value in body["error"].values())
     assert body["error"]["message"]
+    assert body["error"]["hint"]
     return body["error"]

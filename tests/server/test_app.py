@@ -15,6 +15,7 @@ from pydantic import ValidationError
 import server.app
 from server.listening import why_not_listen
 from server.settings import Settings, told
+from server.settings import told as told_lines
 from simulator import packs, traffic_files
 from tests.live import free_port, live_server
 
@@ -119,7 +120,7 @@ def test_a_variable_that_is_no_setting_stops_the_start(monkeypatch: pytest.Monke
     with pytest.raises(ValidationError) as caught:
         Settings()
     (line,) = told(caught.value)
-    assert "INFERENCEGYM_RATE_LIMITS is no setting, did you mean INFERENCEGYM_RATE_LIMIT?" in line
+    assert "INFERENCEGYM_RATE_LIMITS is no setting, did you mean INFERENCEGYM_RATE_LIMIT" in line
     assert "INFERENCEGYM_XYZZY is no setting" in line
 
 
@@ -147,6 +148,59 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert Settings().port == 8002
     with pytest.raises(ValidationError):
         Settings(max_sessions=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("CORS_ORIGINS", "not-an-origin", "is not allowed"),
+        ("CORS_ORIGINS", "https://a.example/path", "is not allowed"),
+        ("CORS_ORIGINS", "https://a.example:port", "is not allowed"),
+        ("CORS_ORIGINS", "https://user@a.example", "is not allowed"),
+        ("CORS_ORIGINS", "*, https://a.example", "is not allowed"),
+        ("FORWARDED_ALLOW_IPS", "zzz", "is not allowed"),
+        ("FORWARDED_ALLOW_IPS", "10.0.0.1/8", "is not allowed"),
+        ("FORWARDED_ALLOW_IPS", "*,10.0.0.1", "is not allowed"),
+        ("HOST", "a b", "host name"),
+        ("HOST", "http://localhost", "host name"),
+        ("RATE_LIMIT", "many", "N/minute"),
+        ("COST_LIMIT", "0/minute", "N/minute"),
+        ("CLIENT_SHARE", "0", "greater than 0"),
+        ("CLIENT_SHARE", "nan", "finite"),
+        ("MAX_EPISODES", "7", "at least INFERENCEGYM_MAX_SESSIONS"),
+        ("SOCKET_IDLE_TIMEOUT_S", "-1", "greater than or equal to 0"),
+        ("PORT", "70000", "less than or equal to 65535"),
+        ("LOG_LEVEL", "LOUD", "'DEBUG', 'INFO'"),
+        ("WEB", "perhaps", "boolean"),
+    ],
+)
+def test_a_wrong_setting_stops_the_start_with_a_line(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, told: str
+) -> None:
+    monkeypatch.setenv(f"INFERENCEGYM_{name}", value)
+    with pytest.raises(ValidationError) as caught:
+        Settings()
+    lines = told_lines(caught.value)
+    assert len(lines) == 1
+    assert told in lines[0]
+    if name != "MAX_EPISODES":
+        assert f"INFERENCEGYM_{name}" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CORS_ORIGINS", "*"),
+        ("CORS_ORIGINS", ""),
+        ("CORS_ORIGINS", "http://localhost:3000,https://[::1]:8443"),
+        ("FORWARDED_ALLOW_IPS", "*"),
+        ("FORWARDED_ALLOW_IPS", "127.0.0.1, 10.0.0.0/8,::1"),
+        ("HOST", "::"),
+    ],
+)
+def test_a_right_setting_starts(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(f"INFERENCEGYM_{name}", value)
+    Settings()
 
 
 def test_every_setting_says_what_it_does() -> None:

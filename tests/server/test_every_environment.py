@@ -45,6 +45,16 @@ async def test_every_get_answers(client: httpx.AsyncClient, spec: EnvSpec) -> No
 
 
 @each
+async def test_the_baseline_lies_where_it_was_meant_to(client: httpx.AsyncClient, spec: EnvSpec) -> None:
+    reply = (await client.get(f"{spec.mount}/baseline")).json()
+    assert list(reply["expected_range"]) == list(reply["scores"])
+    for task_id, meant in reply["expected_range"].items():
+        assert meant is None or meant[0] <= reply["scores"][task_id] <= meant[1]
+    if spec.name == "serving":
+        assert reply["expected_range"] == {"task1": [0.3, 0.4], "task2": [0.22, 0.35], "task3": [0.18, 0.3]}
+
+
+@each
 async def test_schemas_speak_json_schema(client: httpx.AsyncClient, spec: EnvSpec) -> None:
     for name in MODELS:
         assert not keys_of(spec.part(name).model_json_schema()) & NO_SCHEMA_WORDS, name

@@ -156,7 +156,7 @@ async def test_a_standard_client_plays(url: str, mount: str) -> None:
 
 
 def test_idle_mcp_sessions_and_connections_do_not_lock_each_other_out() -> None:
-    with serve(make_app(max_sessions=2)) as url, httpx.Client(base_url=url, trust_env=False) as http:
+    with serve(make_app(max_sockets=2)) as url, httpx.Client(base_url=url, trust_env=False) as http:
 
         def post(method: str, **params: Any) -> dict[str, Any]:
             return http.post("/mcp", json=call(method, params)).json()

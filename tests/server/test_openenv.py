@@ -26,6 +26,7 @@ from inferencegym.registry import SERVING
 from server.bound import BoundEnv
 from server.openenv_adapter import SPLIT, RegistryEnvironment, make_environment
 from server.openenv_routes import openenv_routes
+from server.services import Services
 from server.settings import Settings
 from tests.server.toy_env import SPEC as TOY
 
@@ -78,6 +79,9 @@ async def test_schema_and_metadata(client: httpx.AsyncClient, mount: str) -> Non
     assert metadata["name"] == (TOY if mount else SERVING).id
     assert metadata["description"]
     assert metadata["version"]
+    assert metadata["author"] == "The InferenceGym authors"
+    assert metadata["readme_content"].startswith("# InferenceGym")
+    assert (await client.get(metadata["documentation_url"])).status_code == 200
 
 
 async def test_task_api(client: httpx.AsyncClient, mount: str) -> None:
@@ -94,7 +98,7 @@ async def test_task_api(client: httpx.AsyncClient, mount: str) -> None:
 
 
 def test_openenvs_own_housekeeping_is_started_with_the_server() -> None:
-    taken = openenv_routes(BoundEnv(TOY), Settings())
+    taken = openenv_routes(BoundEnv(TOY), Services(Settings()))
     assert len(taken.on_startup) == len(taken.on_shutdown) == 1
     paths = {getattr(route, "path", "") for route in taken.routes}
     assert {"/ws", "/mcp", "/schema", "/metadata"} <= paths

@@ -17,8 +17,9 @@ HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 async def test_a_browser_is_sent_to_the_page(client: httpx.AsyncClient, mount: str) -> None:
     answer = await client.get(f"{mount}/", headers=HTML)
     assert (answer.status_code, answer.headers["location"]) == (307, f"{mount}/web/")
-    answer = await client.get(f"{mount}/web", headers=HTML)
-    assert (answer.status_code, answer.headers["location"]) == (307, f"{mount}/web/")
+    for path in ("web", "ui", "ui/"):
+        answer = await client.get(f"{mount}/{path}", headers=HTML)
+        assert (answer.status_code, answer.headers["location"]) == (307, f"{mount}/web/")
 
 
 @pytest.mark.parametrize("mount", ["", "/toy"])
@@ -30,6 +31,7 @@ async def test_without_the_page_a_browser_gets_a_short_one_whose_links_work(moun
         links = re.findall(r'href="([^"]+)"', page.text)
         assert f"{mount}/docs" in links
         assert f"{mount}/web" not in links
+        assert (await client.get(f"{mount}/ui")).status_code == 404
         for link in links:
             assert (await client.get(link, headers=HTML)).status_code == 200, link
 

@@ -81,8 +81,13 @@ async def test_a_file_of_the_servers_folder(
 ) -> None:
     (tmp_path / "mine.csv").write_text(azure_trace())
     monkeypatch.setenv("INFERENCEGYM_TRAFFIC", str(tmp_path))
-    by_text = await play(client, {"traffic": {"text": azure_trace()}}, 5)
-    assert await play(client, {"traffic": {"file": "mine.csv"}}, 5) == by_text
+    steps, grade = await play(client, {"traffic": {"text": azure_trace()}}, 5)
+    by_name, its_grade = await play(client, {"traffic": {"file": "mine.csv"}}, 5)
+    assert by_name == steps
+    told = {"config", "config_hash"}  # a grade names what was played
+    assert {key: its_grade[key] for key in its_grade.keys() - told} == {
+        key: grade[key] for key in grade.keys() - told
+    }
     for name in ("mine.cs", "../mine.csv", "/etc/passwd"):
         reply = await client.post("/reset", json={"config": {"traffic": {"file": name}}})
         assert reply.status_code == 422 or reply.status_code == 404

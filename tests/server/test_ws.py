@@ -152,7 +152,7 @@ def test_an_unknown_session_cannot_be_joined(url: str) -> None:
 
 
 def test_capacity_is_said_and_comes_back() -> None:
-    with serve(make_app(max_sessions=2)) as url:
+    with serve(make_app(max_sockets=2)) as url:
         with socket(url) as one, socket(url) as two:
             for connection in (one, two):
                 assert talk(connection, {"type": "reset"})["type"] == "observation"
@@ -165,7 +165,7 @@ def test_capacity_is_said_and_comes_back() -> None:
 
 
 def test_an_idle_socket_is_closed_and_its_place_is_free() -> None:
-    with serve(make_app(max_sessions=1, session_idle_timeout_s=0.4)) as url:
+    with serve(make_app(max_sockets=1, session_idle_timeout_s=0.4)) as url:
         with socket(url) as connection:
             for _ in range(4):
                 assert talk(connection, {"type": "reset"})["type"] == "observation"
@@ -179,7 +179,7 @@ def test_an_idle_socket_is_closed_and_its_place_is_free() -> None:
 
 
 def test_the_rate_limit_holds_for_connecting() -> None:
-    with serve(make_app(rate_limit="1/minute")) as url:
+    with serve(make_app(rate_limit="1/minute", limit_loopback=True)) as url:
         with socket(url) as connection:
             for _ in range(5):
                 assert talk(connection, {"type": "reset"})["type"] == "observation"

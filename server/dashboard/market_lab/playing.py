@@ -9,6 +9,7 @@ import gradio as gr
 from agents.market_duel import EVENT_HOURS, Duel
 from agents.market_policies import PriceParameters
 from inferencegym.errors import InferenceGymError
+from server.dashboard.door import costs_steps
 from server.dashboard.download import file_of
 from server.dashboard.market_lab.run import Run, checked_setup, too_late
 from server.dashboard.market_lab.scene import scene_of
@@ -18,6 +19,7 @@ from server.dashboard.message import NO_MESSAGE, message
 __all__ = ["act", "play", "shown"]
 
 
+@costs_steps(400)
 def play(
     scenario: Any,
     gpus: Any,
@@ -27,15 +29,18 @@ def play(
     left: Any,
     right: Any,
     trained: PriceParameters | None,
+    *objective: Any,
 ) -> tuple[Any, ...]:
     """Play a run from its beginning, without surges and shocks."""
     try:
-        run = Run.checked(checked_setup(scenario, gpus, rate), hours, seed, (left, right), trained)
+        setup = checked_setup(scenario, gpus, rate, objective)
+        run = Run.checked(setup, hours, seed, (left, right), trained)
     except InferenceGymError as error:
         return _refused(error)
     return shown(run, run.play())
 
 
+@costs_steps(400)
 def act(run: Run | None, event: gr.EventData) -> tuple[Any, ...]:
     """Play the run again with one more surge or shock, and show it from that hour on."""
     try:

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from inferencegym.errors import InferenceGymError, InvalidValueError
+from server.clients import LOCAL, is_loopback
 from server.dashboard.market_lab.retrain_order import Order, Standing, Trained
 
 __all__ = [
@@ -35,6 +36,8 @@ COMPILED = find_spec("numba") is not None
 TRAININGS_AT_ONCE = 1
 """On the whole server, whatever mount a visitor looks at: small machines have two cores."""
 QUEUE_MAX = 12
+EACH_MAX = 2
+"""Places in the line that one address may take."""
 TIME_LIMIT_S = 300.0
 BEAT_S = 0.4
 """How often progress is told. A closed tab is noticed at the next time."""
@@ -72,28 +75,43 @@ class Progress:
     best: float | None
 
 
+@dataclass(frozen=True, eq=False)
+class Ticket:
+    """A place in the line."""
+
+    visitor: str
+
+
 class Queue:
     """Whose turn it is."""
 
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once
-        self._tickets: list[object] = []
+        self._tickets: list[Ticket] = []
 
-    def join(self) -> object:
-        """A ticket at the end of the line. Raises InferenceGymError when the line is full."""
+    def join(self, visitor: str = LOCAL) -> Ticket:
+        """A ticket at the end of the line.
+
+        Raises InferenceGymError when the line is full, or full of this visitor; programs on this machine
+        may fill it.
+        """
+        if not is_loopback(visitor) and sum(each.visitor == visitor for each in self._tickets) >= EACH_MAX:
+            raise InferenceGymError(
+                f"From your address {EACH_MAX} trainings run or wait already.", "Wait for one, or cancel it."
+            )
         if len(self._tickets) >= QUEUE_MAX:
             raise InferenceGymError(
                 f"{QUEUE_MAX} visitors are training or waiting for it.", "Try again later."
             )
-        ticket = object()
+        ticket = Ticket(visitor)
         self._tickets.append(ticket)
         return ticket
 
-    def ahead(self, ticket: object) -> int:
+    def ahead(self, ticket: Ticket) -> int:
         """How many must leave before it is this ticket's turn; 0 when it is."""
         return max(0, self._tickets.index(ticket) + 1 - self._at_once)
 
-    def leave(self, ticket: object) -> None:
+    def leave(self, ticket: Ticket) -> None:
         """Out of the line, at any place."""
         self._tickets.remove(ticket)
 
@@ -113,14 +131,16 @@ def check_size(generations: int, population: int, hours: int, limits: Limits = L
         raise InvalidValueError("Generations", what, allowed)
 
 
-async def retrain(order: Order, queue: Queue = QUEUE) -> AsyncGenerator[Progress | Trained]:
+async def retrain(
+    order: Order, queue: Queue = QUEUE, visitor: str = LOCAL
+) -> AsyncGenerator[Progress | Trained]:
     """Wait for one's turn and train; tells the progress at every beat, and at last the result.
 
     Closing the generator at any time ends the process and gives the turn to the next.
 
     Raises InferenceGymError when the training failed or took too long.
     """
-    ticket = queue.join()
+    ticket = queue.join(visitor)
     try:
         while ahead := queue.ahead(ticket):
             yield Progress(ahead, 0, order.generations, None)

@@ -19,6 +19,7 @@ class Order:
         compiled: on the compiled engine (needs numba) or the plain one.
         start: the first candidate, ``evolved`` (the scenario's committed policy) or ``untrained``.
         before: parameters (whole numbers) that the visitor trained earlier, to be measured against.
+        objective: what the visitor changed of the scenario's.
     """
 
     scenario: str
@@ -31,10 +32,11 @@ class Order:
     compiled: bool
     start: str
     before: tuple[int, ...] | None = None
+    objective: dict[str, dict[str, float]] | None = None
 
     def setup(self) -> MarketSetup:
         """The market."""
-        return load_market().setup(self.scenario, self.gpus, self.arrival_rate)
+        return load_market().setup(self.scenario, self.gpus, self.arrival_rate, self.objective)
 
 
 @dataclass(frozen=True, slots=True)

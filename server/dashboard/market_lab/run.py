@@ -4,31 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from agents.market_duel import Duel
-from agents.market_files import load_parameters
+from agents.market_files import PATTERN, load_parameters, newest_parameters, read_parameters
 from agents.market_play import POLICIES, Policy, gain_policy, named_policy
 from agents.market_policies import PriceParameters
 from inferencegym.errors import InferenceGymError, InvalidValueError, UnknownNameError
 from inferencegym.market_models import ARRIVAL_RATE_MAX, ARRIVAL_RATE_MIN, GPUS_MAX, GPUS_MIN
-from server.dashboard.typed import as_whole, check_given, typed_seed
+from server.dashboard.market_lab.objective import checked_objective
+from server.dashboard.typed import checked_number, typed_seed
 from simulator.market_config import MarketSetup, load_market
 from simulator.market_kernel import EPISODE_HOURS_MAX, OPENING_HOURS
 
 __all__ = [
+    "CHOICES",
     "HOURS_MAX",
     "HOURS_MIN",
+    "NEWEST",
     "RETRAINED",
     "Press",
     "PressKind",
     "Run",
-    "checked_number",
     "checked_setup",
     "too_late",
 ]
 
 RETRAINED = "retrained here"
+NEWEST = "newest file"
+"""The policy of the newest ga_best_params*.json in the folder that the server was started in."""
+CHOICES = (*POLICIES, NEWEST)
 HOURS_MIN, HOURS_MAX = 24, EPISODE_HOURS_MAX - OPENING_HOURS
 
 PressKind = Literal["surge", "shock"]
@@ -53,6 +59,7 @@ class Run:
         policies: names of the left and the right policy.
         retrained: parameters of the policy that the visitor trained, if there are any.
         presses: surges and shocks.
+        file: name and parameters of the newest file, if a side plays it; kept, since a newer one may come.
     """
 
     setup: MarketSetup
@@ -61,6 +68,7 @@ class Run:
     policies: tuple[str, str]
     retrained: PriceParameters | None = None
     presses: tuple[Press, ...] = ()
+    file: tuple[str, PriceParameters] | None = None
 
     def __post_init__(self) -> None:
         """Raises InferenceGymError for a policy that cannot play."""
@@ -84,6 +92,7 @@ class Run:
             typed_seed(seed, "Seed of the customers"),
             (left, right),
             retrained,
+            file=newest_file(setup) if NEWEST in (left, right) else None,
         )
 
     def pressed(self, kind: Any, hour: Any) -> Run:
@@ -120,6 +129,8 @@ class Run:
         for name in dict.fromkeys(self.policies):
             if name == RETRAINED and self.retrained is not None:
                 found.append((name, self.retrained))
+            elif name == NEWEST and self.file is not None:
+                found.append(self.file)
             elif name == "evolved":
                 found.append((name, load_parameters(self.setup.scenario)))
             elif name == "untrained":
@@ -135,9 +146,26 @@ class Run:
                     "Press “Apply scenario and retrain”.",
                 )
             return gain_policy(self.setup, self.retrained)
+        if name == NEWEST and self.file is not None:
+            return gain_policy(self.setup, self.file[1])
         if name not in POLICIES:
-            raise UnknownNameError("policy", name, (*POLICIES, RETRAINED))
+            raise UnknownNameError("policy", name, (*CHOICES, RETRAINED))
         return named_policy(name, self.setup)
+
+
+def newest_file(setup: MarketSetup, folder: Path | None = None) -> tuple[str, PriceParameters]:
+    """Name and parameters of the newest file that was made for the scenario, else of the newest of all.
+
+    Raises InferenceGymError: there is none, or it is not what it should be.
+    """
+    folder = Path() if folder is None else folder
+    found = newest_parameters(folder, setup.scenario) or newest_parameters(folder)
+    if found is None:
+        raise InferenceGymError(
+            f"There is no {PATTERN} in the server's folder.",
+            f"Who runs the server makes one there: inferencegym market train-ga --scenario {setup.scenario}.",
+        )
+    return found.name, read_parameters(found, setup)[0]
 
 
 def too_late(kind: str) -> InferenceGymError:
@@ -148,22 +176,12 @@ def too_late(kind: str) -> InferenceGymError:
     )
 
 
-def checked_setup(scenario: Any, gpus: Any, arrival_rate: Any) -> MarketSetup:
-    """The market that a visitor typed. Raises InferenceGymError."""
+def checked_setup(scenario: Any, gpus: Any, arrival_rate: Any, objective: Sequence[Any] = ()) -> MarketSetup:
+    """The market that a visitor typed; without an objective the scenario's own. Raises InferenceGymError."""
+    name = str(scenario)
     return load_market().setup(
-        str(scenario),
+        name,
         int(checked_number("GPUs", gpus, GPUS_MIN, GPUS_MAX, whole=True)),
         checked_number("Arrival rate (jobs/h)", arrival_rate, ARRIVAL_RATE_MIN, ARRIVAL_RATE_MAX),
+        checked_objective(name, objective) if objective else None,
     )
-
-
-def checked_number(field: str, value: Any, low: float, high: float, whole: bool = False) -> float:
-    """A number of a field; number fields give floats, whole or not, and None when empty. Raises
-    InferenceGymError."""
-    allowed = f"a {'whole ' if whole else ''}number from {low:g} to {high:g}"
-    check_given(field, value, allowed)
-    given = as_whole(value)
-    kind = int if whole else (int, float)
-    if isinstance(given, bool) or not isinstance(given, kind) or not low <= given <= high:
-        raise InvalidValueError(field, given, allowed)
-    return given

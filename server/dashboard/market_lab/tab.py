@@ -8,9 +8,9 @@ from typing import Any
 
 import gradio as gr
 
-from agents.market_play import POLICIES
 from server.bound import BoundEnv
 from server.dashboard.download import download_button
+from server.dashboard.market_lab.objective import objective_inputs, objective_of
 from server.dashboard.market_lab.playing import act, play
 from server.dashboard.market_lab.report import ENGINE
 from server.dashboard.market_lab.retrain import (
@@ -20,7 +20,7 @@ from server.dashboard.market_lab.retrain import (
     POPULATION_MAX,
     POPULATION_MIN,
 )
-from server.dashboard.market_lab.run import HOURS_MAX, HOURS_MIN
+from server.dashboard.market_lab.run import CHOICES, HOURS_MAX, HOURS_MIN
 from server.dashboard.market_lab.training import STARTS, cancelled, train
 from server.dashboard.message import NO_MESSAGE
 from server.dashboard.player import player
@@ -51,12 +51,13 @@ def market_lab_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> None:
         seed = seed_field(0, "Seed of the customers", min_width=150)
     with gr.Row():
         left = gr.Dropdown(
-            list(POLICIES), value="rule", label="Left policy", min_width=150, allow_custom_value=True
+            list(CHOICES), value="rule", label="Left policy", min_width=150, allow_custom_value=True
         )
         right = gr.Dropdown(
-            list(POLICIES), value="evolved", label="Right policy", min_width=150, allow_custom_value=True
+            list(CHOICES), value="evolved", label="Right policy", min_width=150, allow_custom_value=True
         )
         start = gr.Button("Run", variant="primary", min_width=110, elem_classes="ig-go")
+    objective = objective_inputs(FIRST_SCENARIO)
     about = gr.Markdown(describe(FIRST_SCENARIO), elem_classes="ig-about")
     said = gr.HTML(NO_MESSAGE)
     shown = player()
@@ -66,10 +67,10 @@ def market_lab_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> None:
     run_outputs: list[Any] = [shown, said, current, tables, csv]
     market: list[Any] = [scenario, gpus, rate, hours, seed]
 
-    scenario.input(_scenario_numbers, scenario, [gpus, rate, about])
+    scenario.input(_scenario_numbers, scenario, [gpus, rate, about, *objective])
     start.click(
         play,
-        [*market, left, right, trained],
+        [*market, left, right, trained, *objective],
         run_outputs,
         concurrency_limit=RUNS_AT_ONCE,
         concurrency_id="lab",
@@ -82,14 +83,14 @@ def market_lab_tab(bound: BoundEnv, bounds: Sequence[BoundEnv]) -> None:
         concurrency_id="lab",
         show_progress="hidden",
     )
-    _training_part([*market, trained], [trained, left, right, *run_outputs])
+    _training_part([*market, trained], objective, [trained, left, right, *run_outputs])
 
 
-def _training_part(market: list[Any], results: list[Any]) -> None:
+def _training_part(market: list[Any], objective: list[Any], results: list[Any]) -> None:
     gr.Markdown(
         "### Train a policy for this market\nA genetic algorithm searches the five parameters of the price "
-        f"policy on {LIMITS.seeds} training seeds of the scenario, GPUs, arrival rate and length chosen "
-        f"above. The result is yours alone and is gone when you leave. {ENGINE}",
+        f"policy on {LIMITS.seeds} training seeds of the scenario, GPUs, arrival rate, length and objective "
+        f"chosen above. The result is yours alone and is gone when you leave. {ENGINE}",
         elem_classes="ig-about",
     )
     with gr.Row():
@@ -118,7 +119,7 @@ def _training_part(market: list[Any], results: list[Any]) -> None:
     buttons: list[Any] = [go, cancel]
     training = go.click(
         train,
-        [*market, generations, population, begin],
+        [*market, generations, population, begin, *objective],
         [progress, standing, *buttons, *results],
         # Who waits for their turn only sleeps; the queue is in retrain.py.
         concurrency_limit=None,
@@ -133,10 +134,12 @@ def plain_html() -> Any:
     return html("", apply_default_css=False)
 
 
-def _scenario_numbers(scenario: str) -> tuple[Any, Any, Any]:
-    """GPUs, arrival rate and description of a scenario."""
+def _scenario_numbers(scenario: str) -> tuple[Any, ...]:
+    """GPUs, arrival rate, description and objective of a scenario."""
     found = load_market().scenarios.get(scenario)
-    return (found.gpus, found.arrival_rate, describe(scenario)) if found else (gr.update(), gr.update(), "")
+    if found is None:
+        return gr.update(), gr.update(), "", *(gr.update() for _ in objective_of(FIRST_SCENARIO))
+    return found.gpus, found.arrival_rate, describe(scenario), *objective_of(scenario)
 
 
 def describe(scenario: str) -> str:

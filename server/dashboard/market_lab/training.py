@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 
 import gradio as gr
 
-from agents.market_play import POLICIES
 from agents.market_policies import PriceParameters
 from inferencegym.errors import InferenceGymError, UnknownNameError
+from server.clients import visitor_of
+from server.dashboard.door import costs_steps
+from server.dashboard.market_lab.objective import checked_objective
 from server.dashboard.market_lab.playing import shown
 from server.dashboard.market_lab.report import bar, report
 from server.dashboard.market_lab.retrain import (
@@ -25,8 +27,9 @@ from server.dashboard.market_lab.retrain import (
     retrain,
 )
 from server.dashboard.market_lab.retrain_order import Order, Trained
-from server.dashboard.market_lab.run import RETRAINED, Run, checked_number, checked_setup
+from server.dashboard.market_lab.run import CHOICES, RETRAINED, Run, checked_setup
 from server.dashboard.message import NO_MESSAGE, message
+from server.dashboard.typed import checked_number
 from simulator.market_kernel import SCALE
 
 __all__ = ["STARTS", "cancelled", "train"]
@@ -48,19 +51,23 @@ class Wanted(NamedTuple):
     generations: Any
     population: Any
     begin: Any
+    objective: tuple[Any, ...] = ()
 
 
-async def train(*values: Any) -> AsyncGenerator[tuple[Any, ...]]:
+@costs_steps(4000)
+async def train(request: gr.Request, *values: Any) -> AsyncGenerator[tuple[Any, ...]]:
     """Train a policy on the chosen market, show how it comes along, then play it against the evolved one.
 
     Args:
-        *values: see :class:`Wanted`.
+        request: of the visitor.
+        *values: see :class:`Wanted`; those of the objective come last.
     """
-    wanted = Wanted(*values)
+    plain = len(Wanted._fields) - 1
+    wanted = Wanted(*values[:plain], objective=values[plain:])
     try:
         order = _order(wanted)
         yield NO_MESSAGE, gr.update(), *_busy(), *_nothing()
-        async with aclosing(retrain(order)) as steps:
+        async with aclosing(retrain(order, visitor=visitor_of(request))) as steps:
             async for step in steps:
                 if isinstance(step, Trained):
                     yield await asyncio.to_thread(_finished, wanted, order, step)
@@ -73,12 +80,12 @@ async def train(*values: Any) -> AsyncGenerator[tuple[Any, ...]]:
 def _finished(wanted: Wanted, order: Order, trained: Trained) -> tuple[Any, ...]:
     found = PriceParameters(*trained.parameters)
     run = Run.checked(order.setup(), wanted.hours, wanted.seed, ("evolved", RETRAINED), found)
-    sides = (gr.update(choices=[*POLICIES, RETRAINED], value=name) for name in run.policies)
+    sides = (gr.update(choices=[*CHOICES, RETRAINED], value=name) for name in run.policies)
     return NO_MESSAGE, report(order, trained), *_idle(), found, *sides, *shown(run, run.play())
 
 
 def _order(wanted: Wanted) -> Order:
-    setup = checked_setup(wanted.scenario, wanted.gpus, wanted.rate)
+    setup = checked_setup(wanted.scenario, wanted.gpus, wanted.rate, wanted.objective)
     # Refused now rather than after the training.
     run = Run.checked(setup, wanted.hours, wanted.seed, ("evolved", "untrained"), None)
     if wanted.begin not in STARTS:
@@ -98,6 +105,7 @@ def _order(wanted: Wanted) -> Order:
         compiled=COMPILED,
         start=STARTS[wanted.begin],
         before=None if wanted.trained is None else wanted.trained.values(),
+        objective=checked_objective(setup.scenario, wanted.objective) if wanted.objective else None,
     )
     check_size(order.generations, order.population, order.hours)
     return order

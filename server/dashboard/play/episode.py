@@ -15,7 +15,7 @@ from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, Infere
 from server.bound import BoundEnv
 from server.dashboard.recording import Recording, Side, scene_of
 from server.dashboard.scene import Outcome, Scene
-from server.sessions import StepResult
+from server.episodes import StepResult
 
 __all__ = ["Graded", "Played"]
 

@@ -347,9 +347,19 @@ def test_no_task_is_the_first_one() -> None:
     assert make_vec(2, task_id=None).unwrapped.task.id == make(task_id=None).unwrapped.task.id == "task1"
 
 
-@pytest.mark.parametrize(
-    "settings", [{"task_id": ["task1"]}, {"task_id": 1}, {"action_mode": []}, {"action_mode": {}}]
-)
+@pytest.mark.parametrize("task_id", [["task1"], True, 1.0])
+def test_a_task_that_is_no_name_is_refused(task_id: Any) -> None:
+    for maker in (ServingVectorEnv, ServingGymEnv):
+        with pytest.raises(InvalidValueError, match="task_id"):
+            maker(task_id=task_id)
+
+
+def test_a_task_goes_by_its_number_and_difficulty() -> None:
+    for maker in (ServingVectorEnv, ServingGymEnv):
+        assert [maker(task_id=name).task.id for name in (2, "task_2", "medium")] == ["task2"] * 3
+
+
+@pytest.mark.parametrize("settings", [{"action_mode": []}, {"action_mode": {}}])
 def test_a_name_that_is_no_text_is_an_unknown_one(settings: dict[str, Any]) -> None:
     for maker in (ServingVectorEnv, ServingGymEnv):
         with pytest.raises(UnknownNameError, match=next(iter(settings))):
