@@ -12,6 +12,7 @@ from simulator.data.import_measurements import (
     PARAMETERS,
     Calibration,
     calibrate,
+    check_enough,
     held_out_errors,
     imported_pack,
     known_model,
@@ -27,6 +28,9 @@ from simulator.data.roofline_kernels import GPUS, MODELS, RooflineKernels
 from simulator.data.systems import system_named
 
 __all__ = ["ImportReport", "ImportRequest", "hold_against", "import_pack"]
+
+MAX_REASONS = 50
+"""Results left out of which an error tells the reasons; of more it tells the number."""
 
 MAX_OUTLIER = 10.0
 """Factor between a figure and its prediction by the finished fit, beyond which it is a mistake: another
@@ -137,8 +141,10 @@ def import_pack(measurements: Measurements, request: ImportRequest) -> ImportRep
     if request.system not in GPUS:
         raise UnknownNameError("system", request.system, GPUS)
     system = system_named(request.system, request.memory_gib, request.cents_per_gpu_hour)
-    base = RooflineKernels.named(request.system, _model(measurements, request), system.memory_gib)
     figures, left_out = usable(measurements)
+    check_enough(figures, _reasons(left_out))
+    model = _model(measurements, request, _reasons(left_out))
+    base = RooflineKernels.named(request.system, model, system.memory_gib)
     _check_memory(base, figures, system.memory_gib)
     figures, impossible = possible(figures, WeightReading.of(base))
     left_out += impossible
@@ -168,12 +174,12 @@ def import_pack(measurements: Measurements, request: ImportRequest) -> ImportRep
     return ImportReport(tuple(figures), errors, left_out, pack, notes, calibration)
 
 
-def _model(measurements: Measurements, request: ImportRequest) -> str:
+def _model(measurements: Measurements, request: ImportRequest, reasons: str) -> str:
     if request.model is not None:
         return known_model(request.model)
     if measurements.model is None:
         allowed = f"one of {', '.join(MODELS)}"
-        raise InvalidValueError("--model", None, allowed, "The files do not name their model.")
+        raise InvalidValueError("--model", None, allowed, f"The files do not name their model. {reasons}")
     return known_model(measurements.model)
 
 
@@ -221,7 +227,8 @@ def _names(files: Sequence[str]) -> str:
 
 
 def _reasons(left_out: Sequence[LeftOut]) -> str:
-    """Why there is so little, in one line."""
-    shown = "; ".join(f"{entry.where}: {entry.reason}" for entry in left_out[:3])
-    more = f"; and {len(left_out) - 3} more" if len(left_out) > 3 else ""
-    return f"Left out: {shown}{more}." if left_out else ""
+    """Why there is so little, a line each."""
+    lines = [f"{entry.where}: {entry.reason}" for entry in left_out[:MAX_REASONS]]
+    if len(left_out) > MAX_REASONS:
+        lines.append(f"and {len(left_out) - MAX_REASONS} more")
+    return "\n  ".join(["Left out:", *lines]) if lines else ""
