@@ -57,7 +57,7 @@ def counts_of(result: Record) -> Counts:
     missing = {
         "failed": result.optional("failed", above=False) or 0.0,
         "num_prompts - completed": (result.optional("num_prompts") or completed) - completed,
-        "errors": _errors(result),
+        "errors": reported_errors(result, "errors"),
         "error_summary": reported_errors(result),
     }
     field, failed = max(missing.items(), key=lambda entry: entry[1])
@@ -105,11 +105,3 @@ def _lengths(result: Record, name: str) -> list[float] | None:
     entries = cast("list[Any]", values)
     record = Record(result.place, result.noun, {f"{name}[{i}]": entry for i, entry in enumerate(entries)})
     return [record.number(key, high=MAX_TOKENS, above=False) for key in record.values]
-
-
-def _errors(result: Record) -> float:
-    """Requests whose entry in the list of errors is not empty."""
-    errors = result.values.get("errors")
-    if isinstance(errors, list):
-        return float(sum(bool(error) for error in cast("list[Any]", errors)))
-    return result.optional("errors", above=False) or 0.0

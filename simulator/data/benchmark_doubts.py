@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from simulator.data.benchmark_record import Record
 
-__all__ = ["apart", "entries_of", "reported_errors", "speculation"]
+__all__ = ["apart", "entries_of", "reported_errors", "request_rate", "speculation"]
 
 MAX_DISAGREEMENT = 0.10
 """Relative difference of two counts of the same tokens or requests up to which both are believed. Text that
@@ -27,44 +27,57 @@ _LENGTH = re.compile(r"(?:^|_)acc(?:ept(?:ance|ed)?)?_len(?:gth)?s?$")
 """Tokens a step: 1 without drafts."""
 
 _DRAFTS = re.compile(
-    r"(?:^|_)spec_?decod|^num_spec(?:ulative)?_(?:tokens|steps)$|^(?:total_)?(?:num_)?(?:accepted_)?drafts?(?:_tokens)?$"
+    r"(?:^|_)spec_?decod|^num_spec(?:ulative)?_(?:tokens|steps)$"
+    r"|^(?:spec_)?(?:total_)?(?:num_)?(?:accepted_)?drafts?(?:_tokens)?$"
     r"|^(?:total_)?(?:num_)?accepted_tokens$|(?:^|_)(?:draft_)?accept(?:ance)?_rate$|^spec_verify_ct$"
 )
 """Counts and rates that are 0 or absent without drafts."""
 
 _METHOD = re.compile(
     r"^spec(?:ulative)?_(?:algorithm|algo|config|decoding_config|model|method|draft_model_path)$"
+    r"|^(?:enable_)?speculative(?:_decoding)?$"
 )
-"""Settings that name a method of drafting; other ``speculative_*`` settings have defaults without one."""
+"""Settings that name a method of drafting."""
+
+_LENGTHS_ASKED = re.compile(r"^speculative_(?:num_)?(?:draft_)?(?:tokens|steps)$")
+"""Settings of a method, which have defaults where a method is named, and named none."""
 
 _OFF = ("", "none", "null", "off", "false", "disabled", "no", "n/a", "-")
+
+_OWN_TIMES = ("trace",)
+"""What SGLang writes for a rate where prompts came at the times of a trace."""
 
 _MAX_COUNT = 1e300
 
 
 def speculation(values: Mapping[str, Any]) -> str:
     """The field that says that drafts were accepted or made, with its value, or nothing. At any depth."""
-    for name, value in entries_of(values):
-        key = name.casefold().replace(" ", "_").replace("-", "_")
+    entries = [(_key(name), path, value) for path, name, value in entries_of(values)]
+    method_named = any(_METHOD.search(key) for key, _, _ in entries)
+    for key, path, value in entries:
         if _LENGTH.search(key):
             speculative = _largest(value) > 1.0
-        elif _DRAFTS.search(key):
+        elif _DRAFTS.search(key) or (_LENGTHS_ASKED.search(key) and not method_named):
             speculative = _largest(value) > 0.0
         else:
             speculative = _METHOD.search(key) is not None and _is_set(value)
         if speculative:
-            return f"{name} {_shown(value)}"
+            return f"{path} {_shown(value)}"
     return ""
 
 
-def entries_of(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """All names and values of an object and of the objects in it."""
-    waiting: deque[Mapping[str, Any]] = deque([values])
+def entries_of(values: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Path, name and value of everything in an object and in the objects in it."""
+    waiting: deque[tuple[str, Mapping[str, Any]]] = deque([("", values)])
     while waiting:
-        for name, value in waiting.popleft().items():
-            yield name, value
+        inside, entries = waiting.popleft()
+        for name, value in entries.items():
+            path = f"{inside}{name}"
+            yield path, name, value
             inner = cast("list[Any]", value if isinstance(value, list) else [value])
-            waiting += [cast("dict[str, Any]", entry) for entry in inner if isinstance(entry, dict)]
+            waiting += [
+                (f"{path}.", cast("dict[str, Any]", entry)) for entry in inner if isinstance(entry, dict)
+            ]
 
 
 def reported_errors(result: Record, name: str = "error_summary") -> float:
@@ -88,9 +101,26 @@ def reported_errors(result: Record, name: str = "error_summary") -> float:
     return total
 
 
+def request_rate(result: Record) -> float | None:
+    """Requests a second that were asked for; infinite where the client held nothing back, None where
+    unsaid."""
+    value = result.values.get("request_rate")
+    if value == inf or (isinstance(value, str) and value.strip().casefold() in ("inf", "infinity")):
+        return inf
+    if not result.has("request_rate") or value in _OWN_TIMES:
+        return None
+    if isinstance(value, str) and result.noun == "key":
+        result.refuse("request_rate", 'a number above 0, "inf" or "trace"')
+    return result.number("request_rate")
+
+
 def apart(one: float, other: float) -> bool:
     """Do two counts of the same thing disagree?"""
     return abs(one - other) > MAX_DISAGREEMENT * max(one, other)
+
+
+def _key(name: str) -> str:
+    return name.casefold().replace(" ", "_").replace("-", "_")
 
 
 def _largest(value: Any) -> float:
@@ -117,6 +147,8 @@ def _largest_of_text(value: str) -> float:
 
 
 def _is_set(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_is_set(entry) for entry in cast("dict[str, Any]", value).values())
     return value.strip().casefold() not in _OFF if isinstance(value, str) else bool(value)
 
 

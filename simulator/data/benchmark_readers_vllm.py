@@ -8,13 +8,12 @@ One JSON object a run: ``duration`` (s), ``completed``, ``failed``, ``total_inpu
 
 from __future__ import annotations
 
-from math import inf
 from typing import Any
 
 from simulator.data.benchmark_counts import Counts, counts_of
-from simulator.data.benchmark_doubts import apart, speculation
+from simulator.data.benchmark_doubts import apart, request_rate, speculation
 from simulator.data.benchmark_record import Record
-from simulator.data.load_test import LoadTest, Names
+from simulator.data.load_test import LoadTest, Names, too_many_failed
 from simulator.data.measurements import Collected
 
 __all__ = ["is_vllm_result", "read_vllm_result"]
@@ -27,8 +26,14 @@ _ENGINES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm", "lmdep
 _LATENCIES = ("mean_e2el_ms", "mean_e2e_latency_ms")
 """Mean latency as vLLM and SGLang name it."""
 
-_OWN_TIMES = ("trace",)
-"""What SGLang writes for a rate where prompts came at the times of a trace."""
+_RATES = {
+    "request_throughput": ("completed",),
+    "output_throughput": ("total_output_tokens",),
+    "input_throughput": ("total_input_tokens",),
+    "total_token_throughput": ("total_input_tokens", "total_output_tokens"),
+    "total_throughput": ("total_input_tokens", "total_output_tokens"),
+}
+"""What each rate is, times the duration: names of vLLM and of SGLang."""
 
 
 def is_vllm_result(document: dict[str, Any]) -> bool:
@@ -57,6 +62,7 @@ def _load_test(result: Record, counts: Counts, tier: int) -> LoadTest:
     for metric in ("ttft", "tpot"):
         result.ordered(f"median_{metric}_ms", f"p99_{metric}_ms")
     latency = next((name for name in _LATENCIES if result.has(name)), _LATENCIES[0])
+    rate_rps = result.optional("request_throughput")
     return LoadTest(
         where=result.place,
         tier=tier,
@@ -66,11 +72,11 @@ def _load_test(result: Record, counts: Counts, tier: int) -> LoadTest:
         mean_tpot_ms=result.number("mean_tpot_ms"),
         median_ttft_ms=result.optional("median_ttft_ms"),
         median_tpot_ms=result.optional("median_tpot_ms"),
-        throughput_rps=result.optional("request_throughput") or counts.completed / result.number("duration"),
+        throughput_rps=rate_rps or counts.completed / result.number("duration"),
         concurrency=result.optional("max_concurrency"),
         failed_share=counts.failed_share,
         failed_by=counts.failed_by,
-        request_rate_rps=_request_rate(result),
+        request_rate_rps=request_rate(result),
         requests=counts.sent,
         most_in_flight=result.optional("max_concurrent_requests"),
         mean_latency_ms=result.optional(latency),
@@ -80,29 +86,20 @@ def _load_test(result: Record, counts: Counts, tier: int) -> LoadTest:
             "mean_tpot_ms",
             latency,
             "max_concurrency",
-            "num_prompts",
+            "num_prompts" if result.has("num_prompts") else "completed",
             "max_concurrent_requests",
+            "request_throughput" if rate_rps else "completed / duration",
+            "total_output_tokens / completed",
         ),
     )
-
-
-def _request_rate(result: Record) -> float | None:
-    """Requests a second that were asked for; infinite where the client held nothing back, None where
-    unsaid."""
-    value = result.values.get("request_rate")
-    if value == inf or (isinstance(value, str) and value.strip().casefold() in ("inf", "infinity")):
-        return inf
-    if not result.has("request_rate") or value in _OWN_TIMES:
-        return None
-    if isinstance(value, str):
-        result.refuse("request_rate", 'a number above 0, "inf" or "trace"')
-    return result.number("request_rate")
 
 
 def _unusable(result: Record, counts: Counts) -> str:
     """Why a whole run is of no use, or nothing."""
     if counts.answered <= 0.0:
-        return f"no request was completed{f' ({counts.failed_by})' if counts.failed_by else ''}"
+        return f"no request was completed ({counts.failed_by or 'completed 0'})"
+    if failed := too_many_failed(counts.failed_share, counts.failed_by):
+        return failed
     if not (result.has("mean_ttft_ms") and result.has("mean_tpot_ms")):
         return _without_means(result)
     if result.has("ramp_up_strategy"):
@@ -111,8 +108,12 @@ def _unusable(result: Record, counts: Counts) -> str:
         return f"it decoded speculatively ({drafts}): measure with speculation off, the pack adds it"
     if counts.contradiction:
         return counts.contradiction
-    if result.number("total_output_tokens", above=False) <= counts.answered:
-        return "its outputs have one token each: there is no time per output token"
+    outputs = result.number("total_output_tokens", above=False)
+    if outputs <= counts.answered:
+        return (
+            f"total_output_tokens is {outputs:g} for {counts.answered:g} answers: with one token each there "
+            "is no time per output token"
+        )
     return ""
 
 
@@ -130,13 +131,18 @@ def _without_means(result: Record) -> str:
 
 def _rates_apart(result: Record) -> str:
     """Rates that are not their counts by the duration are of another run, or of several."""
-    if not result.has("duration"):
-        return ""
-    duration_s = result.number("duration")
-    for rate, count in (("request_throughput", "completed"), ("output_throughput", "total_output_tokens")):
-        if result.has(rate) and apart(result.number(rate, above=False), result.number(count) / duration_s):
+    duration_s, by = result.optional("duration"), "duration"
+    if duration_s is None:
+        duration_s = result.number("completed") / result.number("request_throughput")
+        by = "(completed / request_throughput)"
+    for rate, counts in _RATES.items():
+        if not result.has(rate):
+            continue
+        stated = result.number(rate, above=False)
+        counted = sum(result.number(count, above=False) for count in counts) / duration_s
+        if apart(stated, counted):
+            of = counts[0] if len(counts) == 1 else f"({' + '.join(counts)})"
             return (
-                f"{rate} is {result.number(rate, above=False):.4g}/s, {count} / duration "
-                f"{result.number(count) / duration_s:.4g}/s: its figures do not belong to one run"
+                f"{rate} is {stated:.4g}/s, {of} / {by} {counted:.4g}/s: its figures do not belong to one run"
             )
     return ""

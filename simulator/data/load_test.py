@@ -13,7 +13,19 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
-__all__ = ["CLOSED_LOOP_SHARE", "LoadTest", "Names", "contradiction"]
+__all__ = [
+    "CLOSED_LOOP_SHARE",
+    "LATENCY_FACTOR",
+    "LEAST_TPOT_MS",
+    "LEAST_TTFT_MS",
+    "LoadTest",
+    "Names",
+    "contradiction",
+    "too_many_failed",
+]
+
+MAX_FAILED_SHARE = 0.05
+"""Share of failed requests above which a run says little about the engine."""
 
 CLOSED_LOOP_SHARE = 0.8
 """Share of the permitted concurrency that must be in flight on average for a run to count as limited by it.
@@ -41,6 +53,10 @@ _PLAUSIBLE_TTFT_MS, _PLAUSIBLE_TPOT_MS = (5.0, 1e5), (1.0, 1e3)
 """Times that are met in practice: another unit is thought of where a figure lies outside, and would lie
 inside."""
 
+LEAST_TPOT_MS, LEAST_TTFT_MS = 0.2, 1.0
+"""Times that nothing which is served stays below, ms: the kernels of twenty layers take as long to start, and
+a prompt passes HTTP, a tokenizer and a scheduler besides."""
+
 
 class Names(NamedTuple):
     """What the tool calls the values, for messages."""
@@ -51,6 +67,8 @@ class Names(NamedTuple):
     concurrency: str = "concurrency"
     requests: str = "requests"
     most_in_flight: str = "most in flight"
+    throughput: str = "throughput"
+    output: str = "output_tokens"
 
 
 _PLAIN = Names()
@@ -127,7 +145,15 @@ class LoadTest:
 
 def contradiction(run: LoadTest) -> str:
     """Why the figures cannot be of one run, in the units that they claim; nothing where they can."""
-    return _against_medians(run) or _against_latency(run) or _against_load(run)
+    return _against_medians(run) or _against_latency(run) or _against_load(run) or _against_practice(run)
+
+
+def too_many_failed(share: float, failed_by: str) -> str:
+    """Why a run of which so many requests failed is of no use, or nothing; ``failed_by`` names the fields."""
+    if share <= MAX_FAILED_SHARE:
+        return ""
+    by = f" ({failed_by})" if failed_by else ""
+    return f"{share:.0%} of its requests failed{by}; at most {MAX_FAILED_SHARE:.0%} may"
 
 
 def _against_medians(run: LoadTest) -> str:
@@ -162,7 +188,9 @@ def _against_load(run: LoadTest) -> str:
     in_flight, permitted = run.in_flight, run.permitted
     if in_flight is None or permitted == inf:
         return ""
-    said = f"throughput times latency is {in_flight:.3g} requests in flight"
+    names = run.names
+    latency = f"({names.ttft} + {names.tpot} x (output - 1))"
+    said = f"{names.throughput} x {latency} is {in_flight:.3g} requests in flight"
     of = f"{permitted:g} ({_limit_name(run)})"
     unit = _other_unit(run, lambda ttft, tpot: _fits(run.in_flight_if(ttft, tpot), permitted))
     if in_flight > INCONSISTENT_IN_FLIGHT * permitted:
@@ -171,6 +199,25 @@ def _against_load(run: LoadTest) -> str:
         return ""  # prompts sent together whose answers differ much in length: no steady state, and no lie
     why = unit or "its figures do not belong to one run, or few requests were left for most of it"
     return f"{said}, far below the concurrency of {of}, and no rate of arrivals explains it: {why}"
+
+
+def _against_practice(run: LoadTest) -> str:
+    """Times that no server has, which no load need contradict: at a rate, few in flight are no wonder."""
+    names = run.names
+    for factor, unit in _UNITS.items():
+        ttft_odd = _odd(run.mean_ttft_ms, factor, _PLAUSIBLE_TTFT_MS)
+        if ttft_odd and _odd(run.mean_tpot_ms, factor, _PLAUSIBLE_TPOT_MS):
+            return (
+                f"{names.ttft} is {run.mean_ttft_ms:.4g} and {names.tpot} {run.mean_tpot_ms:.4g}: they look "
+                f"like {unit}, where milliseconds belong"
+            )
+    for name, value, least in (
+        (names.ttft, run.mean_ttft_ms, LEAST_TTFT_MS),
+        (names.tpot, run.mean_tpot_ms, LEAST_TPOT_MS),
+    ):
+        if value < least:
+            return f"{name} is {value:.4g}: it looks like seconds, where milliseconds belong"
+    return ""
 
 
 def _explained(run: LoadTest, share: float) -> bool:

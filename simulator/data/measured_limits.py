@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from inferencegym.errors import InvalidValueError
 from simulator.data.import_measurements import known_model
+from simulator.data.load_test import LEAST_TPOT_MS, LEAST_TTFT_MS
 from simulator.data.measured_figures import QUANTITIES, Figure
 from simulator.data.measurements import LeftOut
 from simulator.data.pack_schema import QUANT_TIERS, TIER_NAMES, PackMetadata
@@ -59,14 +60,37 @@ def possible(
 ) -> tuple[list[Figure], tuple[LeftOut, ...]]:
     """The figures that can be. With one that cannot, all of its run are left out: it is not what it says.
 
+    Without a reading only what nothing served can be is refused.
+
     Raises ``InvalidValueError`` for one that is in seconds.
     """
     figures = list(figures)
     if reading is None:
+        for figure in figures:
+            _check_unit(figure)
         return figures, ()
     reasons = {figure.point: reason for figure in figures if (reason := _impossible(figure, reading))}
     left_out = tuple(LeftOut(point.where, reason) for point, reason in reasons.items())
     return [figure for figure in figures if figure.point not in reasons], left_out
+
+
+def _check_unit(figure: Figure) -> None:
+    """Raises ``InvalidValueError`` for a time that is too short for any model and GPU."""
+    latency_s = LEAST_TPOT_MS * figure.point.output_tokens / 1e3
+    least = {"tpot_ms": LEAST_TPOT_MS, "ttft_ms": LEAST_TTFT_MS, "latency_s": latency_s}[figure.quantity]
+    if figure.measured < least:
+        where = f"{figure.point.where}, {QUANTITIES[figure.quantity]}"
+        raise InvalidValueError(where, figure.measured, f"{least:.3g} or more", _unit_hint(figure))
+
+
+def _unit_hint(figure: Figure) -> str:
+    offline = figure.quantity == "latency_s"
+    return "Its unit is another one." if offline else "Is it in seconds? Give milliseconds."
+
+
+def _field(figure: Figure) -> str:
+    tpot, ttft = figure.point.fields
+    return {"tpot_ms": tpot, "ttft_ms": ttft}.get(figure.quantity, figure.quantity)
 
 
 def _impossible(figure: Figure, reading: WeightReading) -> str:
@@ -83,9 +107,9 @@ def _impossible(figure: Figure, reading: WeightReading) -> str:
             f"{figure.point.where}, {QUANTITIES[figure.quantity]}",
             figure.measured,
             f"{least:.3g} or more: {takes}",
-            "Its unit is another one." if offline else "Is it in seconds? Give milliseconds.",
+            _unit_hint(figure),
         )
     return (
-        f"{figure.quantity} is {figure.measured:.4g} {unit}, and {takes}: without speculative decoding it "
+        f"{_field(figure)} is {figure.measured:.4g} {unit}, and {takes}: without speculative decoding it "
         "cannot be; or is it another --system, --model or --tier, or several GPUs?"
     )

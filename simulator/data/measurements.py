@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from simulator.data.load_test import CLOSED_LOOP_SHARE, LoadTest, contradiction
+from simulator.data.load_test import CLOSED_LOOP_SHARE, LoadTest, contradiction, too_many_failed
 
 __all__ = ["Collected", "LeftOut", "LoadTest", "Measurement", "Measurements", "from_load_test"]
 
@@ -22,9 +22,6 @@ taken for one without a queue: at least three of four arrivals then find nobody 
 STARTING_SHARE = 0.5
 """Clients as a share of all requests above which most TTFTs are of the start, when all clients ask at once,
 and so is the median."""
-
-MAX_FAILED_SHARE = 0.05
-"""Share of failed requests above which a run says little about the engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +38,7 @@ class Measurement:
         tpot_ms: time per output token after the first.
         ttft_ms: time to first token of a request that waits for nobody.
         latency_s: of a whole offline batch: all prompts prefilled, then all outputs decoded.
+        fields: what the file calls ``tpot_ms`` and ``ttft_ms``, for messages.
         prefills_seen: share of the others whose prefill falls into the decoding of one sequence: all in a
             steady state; of prompts that are sent together those behind it in the queue, half on average.
     """
@@ -55,6 +53,7 @@ class Measurement:
     ttft_ms: float | None = None
     latency_s: float | None = None
     prefills_seen: float = 1.0
+    fields: tuple[str, str] = ("tpot_ms", "ttft_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +109,9 @@ def from_load_test(run: LoadTest) -> tuple[Sequence[Measurement], Sequence[LeftO
     seen = None if reason else _seen_by_one(run)
     if seen is not None and seen.batch > run.permitted:
         reason = (
-            f"throughput times decoding time is a batch of {seen.batch:.1f}, and only {run.permitted:g} "
-            "requests can have been in flight together: nearly all of them were, and there is no steady state"
+            f"{run.names.throughput} x {run.names.tpot} x (output - 1) is a batch of {seen.batch:.1f}, and "
+            f"only {run.permitted:g} requests can have been in flight together: nearly all of them were, and "
+            "there is no steady state"
         )
     if reason or seen is None:
         return (), (LeftOut(run.where, reason),)
@@ -126,6 +126,7 @@ def from_load_test(run: LoadTest) -> tuple[Sequence[Measurement], Sequence[LeftO
         tpot_ms=seen.tpot_ms,
         ttft_ms=None if queue else run.median_ttft_ms or run.mean_ttft_ms,
         prefills_seen=0.5 if run.all_at_once else 1.0,
+        fields=_fields(run, seen),
     )
     return (point,), [LeftOut(run.where, told) for told in (queue, _failures(run)) if told]
 
@@ -141,20 +142,30 @@ class _Seen(NamedTuple):
     tpot_ms: float
 
 
+def _fields(run: LoadTest, seen: _Seen) -> tuple[str, str]:
+    """What the file calls the TPOT and the TTFT that are used: means, or their medians."""
+    tpot, ttft = run.names.tpot, run.names.ttft
+    return (
+        tpot if seen.tpot_ms == run.mean_tpot_ms else tpot.replace("mean", "median"),
+        ttft if run.median_ttft_ms is None else ttft.replace("mean", "median"),
+    )
+
+
 def _useless(run: LoadTest) -> str:
     """Why even consistent figures say nothing."""
-    if run.failed_share > MAX_FAILED_SHARE:
-        return f"{run.failed_share:.0%} of its requests failed{_by(run)}; at most {MAX_FAILED_SHARE:.0%} may"
+    if failed := too_many_failed(run.failed_share, run.failed_by):
+        return failed
     if run.output_tokens < 2.0:
         return (
-            f"outputs of {run.output_tokens:.1f} tokens have no time per output token; 2 or more are needed"
+            f"outputs of {run.output_tokens:.1f} tokens ({run.names.output}) have no time per output token; "
+            "2 or more are needed"
         )
     share = 1.0 if run.in_flight is None or run.requests is None else run.in_flight / run.requests
     if run.all_at_once and not contradiction(run) and share < CLOSED_LOOP_SHARE:
         return (
-            f"all {run.requests:g} prompts were sent at once and {share:.0%} of them were in flight on "
-            "average: its batch shrinks all the time, and there is no steady state to read (from "
-            f"{CLOSED_LOOP_SHARE:.0%} on there is); limit the concurrency"
+            f"all {run.requests:g} prompts ({run.names.requests}) were sent at once and {share:.0%} of them "
+            "were in flight on average: its batch shrinks all the time, and there is no steady state to read "
+            f"(from {CLOSED_LOOP_SHARE:.0%} on there is); limit the concurrency"
         )
     return ""
 
@@ -210,9 +221,5 @@ def _failures(run: LoadTest) -> str:
     """A word about those that failed where the rest is used."""
     if run.failed_share == 0.0:
         return ""
-    failed = f"{run.failed_share:.1%} of its requests failed{_by(run)}"
-    return f"{failed} and are not in its figures, the rest is used"
-
-
-def _by(run: LoadTest) -> str:
-    return f" ({run.failed_by})" if run.failed_by else ""
+    by = f" ({run.failed_by})" if run.failed_by else ""
+    return f"{run.failed_share:.1%} of its requests failed{by} and are not in its figures, the rest is used"

@@ -31,6 +31,12 @@ from simulator.data.benchmark_record import Record
         {"server_info": {"speculative_algorithm": "EAGLE3"}},
         {"server_info": {"internal_states": [{"a": 1}, {"avg_spec_accept_length": 2.2}]}},
         {"speculative_config": {"method": "ngram"}},
+        {"num_draft_tokens": 4},
+        {"server_info": {"num_draft_tokens": 4}},
+        {"server_info": {"internal_states": [{"spec_num_draft_tokens": 3}]}},
+        {"server_info": {"speculative_num_draft_tokens": 4}},
+        {"speculative_decoding": True},
+        {"speculative_decoding": {"enabled": True}},
     ],
 )
 def test_drafts_are_found_by_any_name(values: dict[str, Any]) -> None:
@@ -48,6 +54,10 @@ def test_drafts_are_found_by_any_name(values: dict[str, Any]) -> None:
         {"spec_decode_draft_tokens": {"unit": "tokens", "avg": 0.0}},
         {"pooled_spec_decode_acceptance_histogram": None},
         {"speculative_config": None},
+        {"speculative_tokens": 0},
+        {"num_draft_tokens": 0},
+        {"speculative_decoding": {"enabled": False, "method": None}},
+        {"server_info": {"speculative_algorithm": None, "speculative_num_draft_tokens": 64}},
         {"server_info": {"speculative_algorithm": None, "speculative_num_steps": 5}},
         {"server_info": {"speculative_accept_threshold_acc": 1.0, "internal_states": [{}]}},
         {"max_length": 4096, "total_output_tokens": 900, "input_lens": [3, 4], "itls": [[0.1, 0.2]]},

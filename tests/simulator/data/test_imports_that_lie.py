@@ -201,5 +201,5 @@ def test_a_step_faster_than_the_memory_is_refused(save: Save):
     assert import_pack(read_measurements([save(*results(1.0))]), request).figures
     with pytest.raises(InvalidValueError, match="reading the FP16 weights") as refused:
         import_pack(read_measurements([save(*results(0.5))]), request)
-    assert "bench.jsonl: line 1: tpot_ms is 5.062 ms" in str(refused.value)
+    assert "bench.jsonl: line 1: mean_tpot_ms is 5.062 ms" in str(refused.value)
     assert "speculative decoding" in str(refused.value)

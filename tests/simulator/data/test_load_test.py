@@ -147,6 +147,32 @@ def test_bursts_in_seconds_are_told_from_uneven_ones() -> None:
     assert "look like seconds" in reason_of(run)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"mean_ttft_ms": 0.02, "mean_tpot_ms": 0.01},
+            "ttft_ms is 0.02 and tpot_ms 0.01: they look like seconds",
+        ),
+        ({"mean_ttft_ms": 3.0, "mean_tpot_ms": 0.25}, "they look like seconds"),
+        ({"mean_ttft_ms": 2e5, "mean_tpot_ms": 2e4}, "they look like microseconds"),
+        ({"mean_ttft_ms": 0.4}, "ttft_ms is 0.4: it looks like seconds"),
+        ({"mean_tpot_ms": 0.012}, "tpot_ms is 0.012: it looks like seconds"),
+    ],
+)
+@pytest.mark.parametrize("load", [{"concurrency": None}, {"requests": None, "concurrency": None}])
+def test_a_rate_that_explains_few_in_flight_does_not_explain_seconds(
+    change: dict[str, float], load: dict[str, None], said: str
+) -> None:
+    run = replace(RUN, throughput_rps=1.0, request_rate_rps=1.0, **change, **load)
+    assert said in reason_of(replace(run, requests=None))
+
+
+def test_a_small_model_on_a_fast_gpu_is_believed() -> None:
+    run = replace(RUN, mean_ttft_ms=6.0, mean_tpot_ms=0.9, throughput_rps=1.0, request_rate_rps=1.0)
+    assert contradiction(run) == ""
+
+
 def test_plausible_figures_are_not_taken_for_another_unit() -> None:
     """Twenty times too many in flight: a TPOT of 10 ms is not one of 10 microseconds."""
     assert "do not belong to one run" in reason_of(replace(RUN, throughput_rps=160.0))

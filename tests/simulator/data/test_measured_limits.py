@@ -81,6 +81,28 @@ def test_a_figure_in_seconds_is_refused_by_its_right_name(bad: Measurement, said
         assert said in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [
+        point("bad", 1, 0.0069),
+        point("bad", 1, 6.9, ttft_ms=0.3),
+        Measurement("bad", 0, 8.0, 256.0, 256.0, colocated=False, latency_s=0.003),
+    ],
+)
+def test_evidence_for_a_gpu_without_a_data_sheet_is_not_in_seconds(bad: Measurement) -> None:
+    pack = read_pack(DEFAULT_PACK_PATH)
+    unknown = replace(pack, metadata=replace(pack.metadata, gpu="unknown"))
+    assert hold_against(Measurements(tuple(GOOD)), unknown).figures
+    with pytest.raises(InvalidValueError, match=r"bad, .*nit|bad, .*seconds"):
+        hold_against(Measurements((*GOOD, bad)), unknown)
+
+
+def test_a_load_test_s_own_names_are_told() -> None:
+    named = replace(point("bad", 1, 2.9, ttft_ms=30.0), fields=("median_tpot_ms", "mean_ttft_ms"))
+    _, (entry,) = possible(figures_of([named]), WeightReading.of(H100))
+    assert "median_tpot_ms is 2.9 ms" in entry.reason
+
+
 def test_evidence_is_held_to_the_pack_s_own_gpu() -> None:
     pack = read_pack(DEFAULT_PACK_PATH)
     report = hold_against(Measurements((point("a", 1, 12.0), point("b", 1, 3.0))), pack)
