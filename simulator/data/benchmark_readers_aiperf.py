@@ -25,7 +25,10 @@ _TTFT, _TPOT = "time_to_first_token", "inter_token_latency"
 _PROMPT, _OUTPUT = "input_sequence_length", "output_sequence_length"
 _RATE, _DONE, _FAILED = "request_throughput", "request_count", "error_request_count"
 _LATENCY, _SERVED = "request_latency", "usage_completion_tokens"
-_METRICS = (_TTFT, _TPOT, _PROMPT, _OUTPUT, _RATE, _DONE, _FAILED, _LATENCY, _SERVED)
+_DURATION, _TOKEN_RATE = "benchmark_duration", "output_token_throughput"
+_METRICS = (
+    _TTFT, _TPOT, _PROMPT, _OUTPUT, _RATE, _DONE, _FAILED, _LATENCY, _SERVED, _DURATION, _TOKEN_RATE,
+)  # fmt: skip
 
 _MS = {"ms": 1.0, "s": 1e3, "sec": 1e3, "us": 1e-3, "ns": 1e-6}
 """Milliseconds in a unit of time."""
@@ -62,7 +65,7 @@ def read_aiperf_json(export: Record, tier: int, into: Collected) -> None:
     config = cast("dict[str, Any]", config) if isinstance(config, dict) else {}
     models = _model_names(config)
     if len(models) > 1:
-        into.leave_out(export.place, f"it mixes several models: {', '.join(models)}")
+        into.leave_out(export.place, f"it mixes several models: {', '.join(models)} (input_config)")
         return
     for model in models:
         into.models.setdefault(model, export.place)
@@ -121,11 +124,14 @@ def _take_in(
     for name in (_PROMPT, _OUTPUT):
         if name not in metrics:
             raise InvalidValueError(f"{place}, {name}", None, "the metric; it is missing")
-    concurrency = load.optional("concurrency")
-    if concurrency is None and _RATE not in metrics:
+    concurrency, rate_rps = load.optional("concurrency"), _throughput(metrics)
+    if concurrency is None and rate_rps is None:
         raise InvalidValueError(f"{place}, {_RATE}", None, "the metric, or a concurrency; both are missing")
     done = _average(metrics[_DONE]) if _DONE in metrics else None
     failed_by, failed = _failures(metrics, load, errors, done)
+    if failed and done is None:
+        into.leave_out(place, f"{failed_by}, and no {_DONE} to tell which share of its requests failed")
+        return
     ttft, tpot = metrics[_TTFT], metrics[_TPOT]
     into.add_load_test(
         LoadTest(
@@ -137,15 +143,23 @@ def _take_in(
             mean_tpot_ms=_mean_ms(tpot),
             median_ttft_ms=_median_ms(ttft),
             median_tpot_ms=_median_ms(tpot),
-            throughput_rps=_average(metrics[_RATE]) if _RATE in metrics else None,
+            throughput_rps=rate_rps,
             concurrency=concurrency,
             failed_share=failed / (done + failed) if done else 0.0,
             failed_by=failed_by,
             request_rate_rps=load.optional("request_rate"),
             requests=None if done is None else done + failed,
             mean_latency_ms=_mean_ms(metrics[_LATENCY]) if _LATENCY in metrics else None,
-            unusable=_tokens_apart(metrics),
-            names=Names(_TTFT, _TPOT, _LATENCY, "concurrency", _DONE),
+            unusable=_tokens_apart(metrics) or _rates_apart(metrics),
+            names=Names(
+                _TTFT,
+                _TPOT,
+                _LATENCY,
+                "concurrency",
+                _DONE,
+                throughput=_throughput_name(metrics),
+                output=_OUTPUT,
+            ),
         )
     )
 
@@ -185,6 +199,37 @@ def _tokens_apart(metrics: dict[str, Record]) -> str:
     return f"{said}: tokens are counted wrongly, and so is the time per token"
 
 
+def _throughput(metrics: dict[str, Record]) -> float | None:
+    """Requests a second: as stated, or as counted over the whole run."""
+    if _RATE in metrics:
+        return _average(metrics[_RATE])
+    if _DONE in metrics and _DURATION in metrics:
+        return _average(metrics[_DONE]) / _duration_s(metrics)
+    return None
+
+
+def _throughput_name(metrics: dict[str, Record]) -> str:
+    return _RATE if _RATE in metrics else f"{_DONE} / {_DURATION}"
+
+
+def _duration_s(metrics: dict[str, Record]) -> float:
+    return _mean_ms(metrics[_DURATION]) / 1e3
+
+
+def _rates_apart(metrics: dict[str, Record]) -> str:
+    """Rates that are not what their counts say are of another run, or of several."""
+    expected: dict[str, tuple[str, float]] = {}
+    if _DONE in metrics and _DURATION in metrics:
+        expected[_RATE] = f"{_DONE} / {_DURATION}", _average(metrics[_DONE]) / _duration_s(metrics)
+    if (rate_rps := _throughput(metrics)) is not None:
+        name = f"{_throughput_name(metrics)} x {_OUTPUT}"
+        expected[_TOKEN_RATE] = name, rate_rps * _average(metrics[_OUTPUT])
+    for rate, (name, value) in expected.items():
+        if rate in metrics and apart(stated := _average(metrics[rate], least=0.0), value):
+            return f"{rate} is {stated:.4g}/s, {name} {value:.4g}/s: its figures do not belong to one run"
+    return ""
+
+
 def _mean_ms(metric: Record) -> float:
     return _average(metric) * _unit_ms(metric)
 
@@ -195,7 +240,7 @@ def _average(metric: Record, least: float | None = None) -> float:
 
 
 def _median_ms(metric: Record) -> float | None:
-    for smaller, larger in (("min", "p50"), ("p50", "max")):
+    for smaller, larger in (("min", "p50"), ("p50", "p99"), ("p50", "max")):
         metric.ordered(smaller, larger)
     return metric.number("p50") * _unit_ms(metric) if metric.has("p50") else None
 

@@ -171,11 +171,19 @@ def test_a_table_of_clients_names_tiers_and_may_leave_the_output_out(write: Writ
         ({"mean_tpot_ms": None}, "it has median_tpot_ms and no mean_tpot_ms"),
         ({"mean_ttft_ms": None, "mean_ttft_s": 0.06}, "it has mean_ttft_s where mean_ttft_ms belongs"),
         ({"accept_length": 2.9}, "speculatively (accept_length 2.9)"),
-        ({"server_info": {"speculative_algorithm": "EAGLE"}}, "speculative_algorithm EAGLE"),
+        ({"server_info": {"speculative_algorithm": "EAGLE"}}, "server_info.speculative_algorithm EAGLE"),
         ({"failed": None, "num_prompts": 200}, "20% of its requests failed (num_prompts - completed 40)"),
         ({"failed": 0, "num_prompts": 200}, "num_prompts - completed 40"),
         ({"error_summary": [{"count": 25}]}, "error_summary 25"),
         ({"errors": ["", "timeout"] * 80}, "errors 80"),
+        ({"errors": [{"message": "timeout", "count": 80}]}, "errors 80"),
+        ({"errors": {"timeout": 50, "refused": 30}}, "errors 80"),
+        ({"failed": 40, "output_lens": [128] * 160}, "20% of its requests failed (failed 40)"),
+        ({"failed": 40, "total_output_tokens_retokenized": 20480}, "20% of its requests failed (failed 40)"),
+        (
+            {"server_info": {"internal_states": [{"num_draft_tokens": 4}]}},
+            "server_info.internal_states.num_draft_tokens 4",
+        ),
         ({"output_lens": [0] * 16 + [284] * 144}, "10% of its requests failed (output_lens has 16 empty"),
         ({"num_prompts": 100}, "completed 160 is more than num_prompts 100"),
         ({"total_output_tokens_retokenized": 20480}, "total_output_tokens_retokenized 20480"),
@@ -184,15 +192,24 @@ def test_a_table_of_clients_names_tiers_and_may_leave_the_output_out(write: Writ
         ({"input_lens": [128] * 160}, "the sum of input_lens 20480"),
         ({"output_throughput": 7200.0}, "output_throughput is 7200/s"),
         ({"request_throughput": 3.0}, "request_throughput is 3/s"),
+        ({"total_token_throughput": 5400.0}, "(total_input_tokens + total_output_tokens) / duration 2698/s"),
+        ({"duration": 91.0}, "completed / duration 1.758/s"),
+        ({"duration": None, "output_throughput": 7200.0}, "output_throughput is 7200/s"),
         ({"max_concurrency": 40}, "far below the concurrency of 40 (max_concurrency)"),
         ({"max_concurrent_requests": 4}, "more than the concurrency of 4 (max_concurrent_requests)"),
         ({"mean_e2el_ms": 4.26}, "mean_e2el_ms looks like seconds"),
         ({"mean_e2e_latency_ms": 9000.0}, "mean_e2e_latency_ms says 9000 ms"),
+        (
+            {"mean_tpot_ms": 0.0165, "median_tpot_ms": 0.0167, "max_concurrency": None, "request_rate": 3.6},
+            "mean_tpot_ms is 0.0165: it looks like seconds",
+        ),
     ],
 )
 def test_vllm_results_of_no_use(write: Write, change: dict[str, Any], reason: str) -> None:
     document = {**example("vllm_bench_serve.json"), **change}
-    assert reason in left_out(write("bench.json", json.dumps(document)))
+    said = left_out(write("bench.json", json.dumps(document)))
+    assert reason in said
+    assert any(name in said for name in document), "a field is named"
 
 
 @pytest.mark.parametrize(
@@ -210,11 +227,34 @@ def test_vllm_results_of_no_use(write: Write, change: dict[str, Any], reason: st
         ({"request_latency": {"unit": "s", "avg": 66.2}}, "request_latency says 6.62e+04 ms"),
         ({"input_config": {"concurrency": 80}}, "far below the concurrency of 80 (concurrency)"),
         ({"input_config": {"concurrency": 400}}, "no steady state"),
+        ({"request_throughput": {"unit": "requests/sec", "avg": 0.9}}, "far below the concurrency of 32"),
+        ({"benchmark_duration": {"unit": "sec", "avg": 30.0}}, "request_count / benchmark_duration 10.67/s"),
+        (
+            {"output_token_throughput": {"unit": "tokens/sec", "avg": 400.0}},
+            "output_token_throughput is 400/s",
+        ),
+        (
+            {
+                "time_to_first_token": {"unit": "ms", "avg": 0.09},
+                "inter_token_latency": {"unit": "ms", "avg": 0.0256},
+                "request_latency": None,
+                "input_config": {"request_rate": 4.7},
+            },
+            "time_to_first_token is 0.09 and inter_token_latency 0.0256: they look like seconds",
+        ),
+        ({"server_info": {"num_draft_tokens": 4}}, "speculatively (server_info.num_draft_tokens 4)"),
+        (
+            {"error_summary": [{"count": 30}], "usage_completion_tokens": {"unit": "tokens", "avg": 128}},
+            "9% of its requests failed (error_summary 30)",
+        ),
+        ({"request_count": None, "error_summary": ["timeout"]}, "error_summary 1, and no request_count"),
     ],
 )
 def test_exports_of_no_use(write: Write, change: dict[str, Any], reason: str) -> None:
     document = {**example("profile_export_aiperf.json"), **change}
-    assert reason in left_out(write("export.json", json.dumps(document)))
+    said = left_out(write("export.json", json.dumps(document)))
+    assert reason in said
+    assert any(name in said for name in document), "a field is named"
 
 
 # --- what is broken ----------------------------------------------------------------------------------------
@@ -442,6 +482,45 @@ def test_a_client_s_latency_is_held_against_ttft_and_tpot(write: Write) -> None:
     header = "concurrency,prompt_tokens,output_tokens,ttft_ms,tpot_ms,latency_s\n"
     assert only(read_measurements([write("t.csv", header + "1,128,101,50,10,1.05\n")])).tpot_ms == 10.0
     assert "latency_s says 9000 ms" in left_out(write("t.csv", header + "2,128,101,50,10,9\n"))
+
+
+ROW = "prompt_tokens,output_tokens,ttft_ms,tpot_ms"
+
+
+@pytest.mark.parametrize(
+    ("columns", "cells", "reason"),
+    [
+        ("batch_size", "8,accept_length:2.9", "speculatively (accept_length 2.9)"),
+        ("concurrency", "8,num_draft_tokens:4", "speculatively (num_draft_tokens 4)"),
+        ("batch_size", "8,completed:90,failed:10", "10% of its requests failed (failed 10)"),
+        ("concurrency", "8,num_prompts:100,completed:80", "failed (num_prompts - completed 20)"),
+        ("concurrency", "8,request_throughput:0.9,num_prompts:80", "far below the concurrency of 8"),
+        ("concurrency", "8,request_throughput:90", "more than the concurrency of 8"),
+        ("batch_size", "8,latency_s:0.5", "latency_s is 0.5 s, tpot_ms x (output_tokens - 1) 1 s"),
+        ("batch_size", "8,latency_s:1100", "+ batch_size x ttft_ms 1.32 s"),
+    ],
+)
+def test_rows_of_no_use(write: Write, columns: str, cells: str, reason: str) -> None:
+    """Rows with a prompt of 512 tokens, 101 outputs, a TTFT of 40 ms and a TPOT of 10 ms."""
+    first, *others = cells.split(",")
+    names, values = zip(*(other.split(":") for other in others), strict=True)
+    header, row = ",".join((columns, ROW, *names)), ",".join((first, "512,101,40,10", *values))
+    path = write("t.csv", f"{header}\n{row}\n")
+    assert reason in [entry.reason for entry in read_measurements([path]).left_out][-1]
+    assert not read_measurements([path]).points
+
+
+def test_rows_whose_columns_agree_are_read(write: Write) -> None:
+    header = f"concurrency,{ROW},request_throughput,request_rate,num_prompts,completed,failed"
+    path = write("t.csv", f"{header}\n8,512,101,20,10,7.84,inf,80,80,0\n8,512,101,20,10,7.84,,,80,\n")
+    measurements = read_measurements([path])
+    assert [point.ttft_ms for point in measurements.points] == [20.0, 20.0]
+    assert not measurements.left_out
+    path = write("t.csv", f"batch_size,{ROW},latency_s\n8,512,101,20,10,1.14\n")
+    assert only(read_measurements([path])).latency_s == 1.14
+    assert "completed: '9'" in refusal(
+        write("u.csv", f"batch_size,{ROW},completed,num_prompts\n8,512,101,20,10,9,8\n")
+    )
 
 
 VALUES = st.recursive(
