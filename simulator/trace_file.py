@@ -6,6 +6,7 @@ format     columns                                     published by
 azure      TIMESTAMP, ContextTokens, GeneratedTokens   AzurePublicDataset, LLM inference traces (dates)
 burstgpt   Timestamp, Request tokens, Response tokens  BurstGPT (seconds)
 mooncake   timestamp, input_length, output_length      Mooncake (milliseconds)
+bailian    the same, chat_id, parent_chat_id           Qwen-Bailian usage traces (seconds)
 plain      timestamp_s, prompt_tokens, output_tokens   anyone who writes a file for this reader
 =========  ==========================================  ================================================
 
@@ -50,6 +51,8 @@ MAX_REQUESTS = 2_000_000
 TOKENS_MAX = 1_000_000
 """Longest prompt or output, tokens: beyond every context window that is served today."""
 
+MILLISECOND_S = 1e-3
+
 _MAX_LINE_BYTES = 1_000_000
 _TIME_MAX_S = 1e11
 """Largest number taken for a time, seconds: 3,000 years after 1970. Milliseconds since 1970 are above it."""
@@ -57,13 +60,17 @@ _TIME_MAX_S = 1e11
 
 @dataclass(frozen=True, slots=True)
 class TraceFormat:
-    """Column names of a published format. ``unit_s``: seconds per unit of its time; None for dates."""
+    """Column names of a published format. ``unit_s``: seconds per unit of its time; None for dates.
+
+    ``marks`` are columns that are not read and tell the format from another with the same three.
+    """
 
     name: str
     time: str
     prompt: str
     output: str
     unit_s: float | None
+    marks: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, str, str]:
@@ -73,16 +80,18 @@ class TraceFormat:
     @property
     def unit(self) -> str:
         """What its times are."""
-        return {None: "a date and time (ISO 8601)", 1.0: "seconds", 1e-3: "milliseconds"}[self.unit_s]
+        units = {None: "a date and time (ISO 8601)", 1.0: "seconds", MILLISECOND_S: "milliseconds"}
+        return units[self.unit_s]
 
 
-MILLISECOND_S = 1e-3
+_PLAIN = TraceFormat("plain", "timestamp_s", "prompt_tokens", "output_tokens", 1.0)
 
 FORMATS = (
+    TraceFormat("bailian", "timestamp", "input_length", "output_length", 1.0, ("chat_id", "parent_chat_id")),
     TraceFormat("azure", "TIMESTAMP", "ContextTokens", "GeneratedTokens", None),
     TraceFormat("burstgpt", "Timestamp", "Request tokens", "Response tokens", 1.0),
     TraceFormat("mooncake", "timestamp", "input_length", "output_length", MILLISECOND_S),
-    TraceFormat("plain", "timestamp_s", "prompt_tokens", "output_tokens", 1.0),
+    _PLAIN,
 )
 
 
@@ -90,7 +99,8 @@ FORMATS = (
 class RequestTrace:
     """Requests in the order of their arrival. Arrays are read-only, of shape (requests,).
 
-    ``arrival_s`` counts from the first request; ``skipped`` requests of zero length were left out.
+    ``arrival_s`` counts from the first request; ``skipped`` requests of zero length were left out. ``notes``
+    are sentences about what may have been meant otherwise.
     """
 
     name: str
@@ -99,8 +109,7 @@ class RequestTrace:
     prompt_tokens: FloatArray
     output_tokens: FloatArray
     skipped: int = 0
-    fraction: str = ""
-    """The first time under a name in milliseconds that has a fraction, as seconds have; empty without one."""
+    notes: tuple[str, ...] = ()
 
     @property
     def requests(self) -> int:
@@ -251,14 +260,17 @@ class _JsonLines:
             yield line, (value[keys[0]], value[keys[1]], value[keys[2]])
 
 
-_KNOWN = "Known columns: " + "; ".join(f"{', '.join(f.columns)} ({f.name})" for f in FORMATS) + "."
+_KNOWN = (
+    "Known columns: " + "; ".join(f"{', '.join((*f.columns, *f.marks))} ({f.name})" for f in FORMATS) + "."
+)
 
 
 def _recognise(name: str, line: int, names: list[str]) -> TraceFormat:
     """The format whose columns are all there."""
     folded = {column.casefold() for column in names}
-    missing = {f: [c for c in f.columns if c.casefold() not in folded] for f in FORMATS}
-    nearest = min(FORMATS, key=lambda f: len(missing[f]))
+    formats = [f for f in FORMATS if folded.issuperset(f.marks)]
+    missing = {f: [c for c in f.columns if c.casefold() not in folded] for f in formats}
+    nearest = min(formats, key=lambda f: len(missing[f]))
     if not missing[nearest]:
         return nearest
     if len(missing[nearest]) < len(nearest.columns) - 1:
@@ -286,7 +298,8 @@ class _Collector:
         self._skipped = 0
         self._arrival, self._prompt, self._output = array("d"), array("d"), array("d")
         self._first: float | datetime | None = None
-        self._fraction = ""
+        self._fractions = 0
+        self._fraction: Any = None
 
     def add(self, line: int, time: Any, prompt: Any, output: Any) -> None:
         """Keep a request, if it is one."""
@@ -315,9 +328,23 @@ class _Collector:
         arrival_s -= arrival_s[0]
         for values in (arrival_s, prompt, output):
             values.setflags(write=False)
-        return RequestTrace(
-            self._name, self.format.name, arrival_s, prompt, output, self._skipped, self._fraction
+        notes = self._notes(float(arrival_s[-1]))
+        return RequestTrace(self._name, self.format.name, arrival_s, prompt, output, self._skipped, notes)
+
+    def _notes(self, duration_s: float) -> tuple[str, ...]:
+        """A word where the unit of time is taken from more than the names that are read."""
+        if self.format.marks:
+            marks = " and ".join(self.format.marks)
+            return (f"{marks} tell the {self.format.name} format: {self.format.time} is {self.format.unit}.",)
+        if self.format.unit_s != MILLISECOND_S or not self._fractions:
+            return ()
+        note = (
+            f"{self._fractions} times of column {self.format.time} have fractions, such as {self._fraction}. "
+            f"The {self.format.name} format has milliseconds in whole numbers, and so they were read, which "
+            f"makes {duration_s:.3g} s of traffic. Are they seconds? Then name the columns "
+            f"{', '.join(_PLAIN.columns)}."
         )
+        return (note,)
 
     def _seconds(self, line: int, cell: Any) -> float:
         """Time since the first line."""
@@ -329,9 +356,9 @@ class _Collector:
             allowed = unit if unit_s is None else f"a number of {unit} up to {limit:g}"
             self._refuse(line, self.format.time, cell, allowed)
         first = self._first = when if self._first is None else self._first
-        if unit_s == MILLISECOND_S and not self._fraction and not cast("float", when).is_integer():
-            self._fraction = f"{self.format.time} {when:g} in line {line}"
         if isinstance(when, float) and isinstance(first, float):
+            if not when.is_integer():
+                self._fractions, self._fraction = self._fractions + 1, when
             return (when - first) * cast("float", unit_s)
         return self._span_s(line, cell, cast("datetime", first), cast("datetime", when))
 

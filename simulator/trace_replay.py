@@ -41,6 +41,9 @@ ARRIVAL_RATE_MAX_RPS = 10_000.0
 BURST_FACTOR = 2.0
 """A second is labelled burst while the 10-step mean of arrivals is this many times the trace's mean rate."""
 
+SHORT_SHARE = 0.5
+"""Share of an episode that a recording has to last for its silence afterwards to go without a note."""
+
 _REPLICAS_MAX = 256
 _SPEED_MAX = 1e6
 
@@ -97,10 +100,8 @@ class ReplayWorkload(WorkloadGenerator):
         self.trace = trace
         self.start_s = start_s
         self.speed = speed
-        self._summary = _summary(trace, speed, config.replicas)
-        notes = _notes(trace, (steps + 1) * speed)
-        if notes:
-            self._summary["notes"] = notes
+        notes = (*trace.notes, *_shortness(trace, start_s or 0.0, (steps + 1) * speed))
+        self._summary = _summary(trace, speed, config.replicas) | ({"notes": list(notes)} if notes else {})
         self._prompt_mean = float(np.mean(trace.prompt_tokens))
         self._output_mean = float(np.mean(trace.output_tokens))
 
@@ -131,7 +132,10 @@ class ReplayWorkload(WorkloadGenerator):
         return replace(traffic, rate_ema_rps=np.minimum(traffic.rate_ema_rps, ARRIVAL_RATE_MAX_RPS))
 
     def summary(self) -> dict[str, Any]:
-        """What was understood of the recording, JSON-ready: its unit of time shows in its length and rate."""
+        """What was understood of the recording, JSON-ready: its unit of time shows in its length and rate.
+
+        ``notes``, where there are any, are sentences about what looks as if it were meant otherwise.
+        """
         return dict(self._summary)
 
     def _turns(self, total: int, rng: np.random.Generator) -> IntArray:
@@ -179,25 +183,17 @@ def _summary(trace: RequestTrace, speed: float, replicas: int) -> dict[str, Any]
     }
 
 
-SHORT_SHARE = 0.5
-"""Of an episode that a recording has to last for it to go without a note."""
-
-
-def _notes(trace: RequestTrace, window_s: float) -> list[str]:
-    """What may be wrong with a recording that can be played all the same."""
-    notes: list[str] = []
-    if trace.fraction:
-        notes.append(
-            f"The times of the {trace.format} format are milliseconds, but they have fractions "
-            f"({trace.fraction}), as seconds have. If they are seconds, name the columns as the plain format "
-            "does: timestamp_s, prompt_tokens, output_tokens."
-        )
-    if trace.duration_s < SHORT_SHARE * window_s:
-        notes.append(
-            f"The recording lasts {trace.duration_s:.3g} s, an episode {window_s:g} s: the rest of it "
-            "is without requests."
-        )
-    return notes
+def _shortness(trace: RequestTrace, start_s: float, window_s: float) -> tuple[str, ...]:
+    """A word where the recording ends early and most of an episode is silence: often its unit is another."""
+    left_s = trace.duration_s - start_s
+    if left_s >= SHORT_SHARE * window_s:
+        return ()
+    unit = next(known.unit for known in FORMATS if known.name == trace.format)
+    note = (
+        f"The recording ends after {left_s:.3g} s of the {window_s:g} s of traffic of an episode; then "
+        f"there is silence. Times of the {trace.format} format are read as {unit}; is that their unit?"
+    )
+    return (note,)
 
 
 def _check_density(trace: RequestTrace, window_s: float) -> None:

@@ -19,6 +19,9 @@ __all__ = ["import_traces"]
 MAX_SHOWN_FIGURES = 60
 """Rows of the table on a terminal: those that are predicted worst. --json has all."""
 
+MAX_SHOWN_REASONS = 50
+"""Results left out whose reasons are shown on a terminal. --json has all."""
+
 _TITLES = {"predicted": "this pack", "uncorrected": "roofline alone", "held_out": "held out"}
 _EVIDENCE_ONLY_WITHOUT = ("--output", "--system", "--model", "--memory-gib", "--cents-per-gpu-hour")
 
@@ -118,8 +121,10 @@ def _show(report: ImportReport, as_json: bool) -> None:
     if as_json:
         print_json(report.document())
         return
-    for entry in report.left_out:
+    for entry in report.left_out[:MAX_SHOWN_REASONS]:
         typer.secho(f"left out: {entry.where}: {entry.reason}", fg="yellow", err=True)
+    if (unseen := len(report.left_out) - MAX_SHOWN_REASONS) > 0:
+        typer.secho(f"left out: {unseen} more; --json has all", fg="yellow", err=True)
     for note in report.notes:
         typer.secho(f"note: {note}", fg="yellow", err=True)
     _show_tables(report)

@@ -115,7 +115,7 @@ def _text(path: Path) -> str:
 
 def _documents(file: str, text: str) -> Iterator[tuple[str, Any]]:
     """The JSON documents of a file, one after the other, with their places."""
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(object_pairs_hook=_object)
     start = _skip_space(text, 0)
     line, count = 1 + text.count("\n", 0, start), 0
     while start < len(text):
@@ -137,6 +137,16 @@ def _documents(file: str, text: str) -> Iterator[tuple[str, Any]]:
             yield (f"{place}: result [{index}]" if entries is document else place), entry
         line += text.count("\n", start, following)
         start = following
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. One with a key twice is of two runs, and Python would take the last without a word."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object with two keys {twice}")
+    return values
 
 
 def _skip_space(text: str, position: int) -> int:

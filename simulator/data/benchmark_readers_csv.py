@@ -5,9 +5,11 @@ Columns, in any order; others are named and not looked at:
 - ``batch_size``: sequences that decode together, with no prefill in between; or ``concurrency``: clients of a
   closed loop, each of which asks again when it is answered. One of the two.
 - ``prompt_tokens``; ``output_tokens`` (256, the pack's reference length, where there is no such column).
-- ``tpot_ms``, ``ttft_ms``, or ``latency_s`` of a whole offline batch of ``batch_size`` prompts. A cell may be
-  empty, not all of them. TTFT is that of one prompt without a queue: leave it empty where prompts were
-  prefilled together.
+- ``tpot_ms``, ``ttft_ms``, or ``latency_s`` of a whole offline batch of ``batch_size`` prompts; with
+  ``concurrency`` that of a request, which TTFT and TPOT are held against. A cell may be empty, not all of
+  them. TTFT is that of one prompt without a queue: leave it empty where prompts were prefilled together.
+- ``completed``, ``failed``, ``num_prompts``, ``request_throughput`` and ``request_rate``, by which a row is
+  doubted as a result of ``vllm bench serve`` is.
 - ``tier``: FP16, INT8 or INT4, or as the pack in question names them; where there is no such column, what the
   caller says.
 """
@@ -15,14 +17,17 @@ Columns, in any order; others are named and not looked at:
 from __future__ import annotations
 
 from inferencegym.errors import InvalidValueError
+from simulator.data.benchmark_doubts import request_rate, speculation
 from simulator.data.benchmark_record import Record
-from simulator.data.measurements import Collected, LoadTest, Measurement
+from simulator.data.load_test import LATENCY_FACTOR, LoadTest, Names, too_many_failed
+from simulator.data.measurements import Collected, Measurement
 from simulator.data.pack_columns import PackSettings
 
 __all__ = ["COLUMNS", "MAX_ROWS", "is_plain_table", "read_plain_table"]
 
 COLUMNS = (
     "batch_size", "concurrency", "prompt_tokens", "output_tokens", "tpot_ms", "ttft_ms", "latency_s", "tier",
+    "completed", "failed", "num_prompts", "request_throughput", "request_rate",
 )  # fmt: skip
 
 MAX_ROWS = 10_000
@@ -31,8 +36,9 @@ MAX_ROWS = 10_000
 MAX_SEQUENCES = 4096.0
 
 _KNOWN = (
-    "Needed: batch_size or concurrency; prompt_tokens; tpot_ms, ttft_ms or latency_s. "
-    "Optional: output_tokens, tier."
+    "Needed: batch_size or concurrency; prompt_tokens; tpot_ms, ttft_ms (milliseconds) or latency_s "
+    "(seconds). "
+    "Optional: output_tokens, tier, and completed, failed, num_prompts, request_throughput, request_rate."
 )
 
 
@@ -50,7 +56,11 @@ def read_plain_table(
     filled = [(number, cells) for number, cells in rows[1:] if any(cells)]
     unread = [name for name in header if name not in COLUMNS]
     if unread and filled:
-        into.leave_out(f"{file}: line {line}", f"columns that are not known: {', '.join(unread)}")
+        times = any(word in name.casefold() for name in unread for word in ("ttft", "tpot", "itl", "latency"))
+        known = (
+            "; times are read from tpot_ms, ttft_ms (milliseconds) and latency_s (seconds)" if times else ""
+        )
+        into.leave_out(f"{file}: line {line}", f"columns that are not known: {', '.join(unread)}{known}")
     for number, cells in filled:
         place = f"{file}: line {number}"
         if len(cells) != len(header):
@@ -71,6 +81,11 @@ def _check_header(place: str, header: list[str]) -> None:
 
 
 def _take_in(row: Record, tier: int, into: Collected) -> None:
+    if drafts := speculation(row.values):
+        reason = f"it decoded speculatively ({drafts}): measure with speculation off, the pack adds it"
+        into.leave_out(row.place, reason)
+        return
+    failed_share, failed_by = _failures(row)
     output = PackSettings(build_date="").reference_output_tokens
     output_tokens = row.tokens("output_tokens") if row.has("output_tokens") else float(output)
     if "concurrency" in row.values:
@@ -83,7 +98,17 @@ def _take_in(row: Record, tier: int, into: Collected) -> None:
                 output_tokens=output_tokens,
                 mean_ttft_ms=row.number("ttft_ms"),
                 mean_tpot_ms=row.number("tpot_ms"),
+                throughput_rps=row.optional("request_throughput"),
                 concurrency=clients,
+                failed_share=failed_share,
+                failed_by=failed_by,
+                request_rate_rps=request_rate(row),
+                requests=row.optional("num_prompts") or row.optional("completed"),
+                mean_latency_ms=row.number("latency_s") * 1e3 if row.has("latency_s") else None,
+                names=Names(
+                    requests="num_prompts" if row.has("num_prompts") else "completed",
+                    throughput="request_throughput",
+                ),
             )
         )
         return
@@ -100,7 +125,42 @@ def _take_in(row: Record, tier: int, into: Collected) -> None:
     )
     if point.tpot_ms is None and point.ttft_ms is None and point.latency_s is None:
         raise InvalidValueError(row.place, "a row without figures", "tpot_ms, ttft_ms or latency_s")
-    into.points.append(point)
+    if reason := too_many_failed(failed_share, failed_by) or _against_latency(point):
+        into.leave_out(row.place, reason)
+    else:
+        into.points.append(point)
+
+
+def _failures(row: Record) -> tuple[float, str]:
+    """Share of the requests that failed, and the columns that say so."""
+    failed, by = row.optional("failed", above=False) or 0.0, "failed"
+    sent, completed = row.optional("num_prompts"), row.optional("completed", above=False)
+    if sent is not None and completed is not None:
+        if completed > sent:
+            row.refuse("completed", f"a number up to num_prompts, {sent:g}")
+        failed, by = max((failed, by), (sent - completed, "num_prompts - completed"))
+    if failed == 0.0:
+        return 0.0, ""
+    return failed / (sent or row.number("completed", above=False) + failed), f"{by} {failed:g}"
+
+
+def _against_latency(point: Measurement) -> str:
+    """A batch's latency holds its decoding, and beside it a prefill for each prompt."""
+    if point.latency_s is None or point.tpot_ms is None:
+        return ""
+    decode_s = point.tpot_ms * (point.output_tokens - 1.0) / 1e3
+    said = f"latency_s is {point.latency_s:.4g} s, tpot_ms x (output_tokens - 1)"
+    if point.latency_s < decode_s / LATENCY_FACTOR:
+        return f"{said} {decode_s:.4g} s: one of them is in another unit, or they do not belong to one run"
+    if point.ttft_ms is None:
+        return ""
+    whole_s = decode_s + point.batch * point.ttft_ms / 1e3
+    if point.latency_s > whole_s * LATENCY_FACTOR:
+        return (
+            f"{said} + batch_size x ttft_ms {whole_s:.4g} s: one of them is in another unit, or they do not "
+            "belong to one run"
+        )
+    return ""
 
 
 def _tier(row: Record, names: tuple[str, ...]) -> int:

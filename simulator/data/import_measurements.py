@@ -35,6 +35,7 @@ __all__ = [
     "Calibration",
     "Parameter",
     "calibrate",
+    "check_enough",
     "held_out_errors",
     "imported_pack",
     "known_model",
@@ -136,16 +137,24 @@ def usable(measurements: Measurements) -> tuple[list[Figure], tuple[LeftOut, ...
     for point in measurements.points:
         longest = point.prompt_tokens + point.output_tokens
         if point.batch > BATCH_SIZES[-1]:
-            reason = f"{point.batch:.0f} sequences decode together; a pack ends at {BATCH_SIZES[-1]}"
+            reason = f"batch: {point.batch:.0f} sequences decode together; a pack ends at {BATCH_SIZES[-1]}"
             left_out.append(LeftOut(point.where, reason))
         elif longest > MAX_DENSE_TOKENS:
             reason = (
-                f"contexts grow to {longest:.0f} tokens; the simulator's tables end at {MAX_DENSE_TOKENS}"
+                f"prompt_tokens + output_tokens: contexts grow to {longest:.0f} tokens; the simulator's "
+                f"tables end at {MAX_DENSE_TOKENS}"
             )
             left_out.append(LeftOut(point.where, reason))
         else:
             inside.append(point)
     return figures_of(inside), tuple(left_out)
+
+
+def check_enough(figures: Sequence[Figure], hint: str = "") -> None:
+    """Raise ``InvalidValueError`` for too few figures to fit anything; ``hint`` tells why they are few."""
+    if len(figures) < MIN_FIGURES:
+        allowed = f"at least {MIN_FIGURES} of TPOT, TTFT and latency together"
+        raise InvalidValueError("usable figures", len(figures), allowed, hint)
 
 
 def calibrate(
@@ -157,10 +166,8 @@ def calibrate(
         InvalidValueError: too few figures, all at one batch, or so far from the base that a factor ends at
             its limit.
     """
+    check_enough(figures, hint)
     batches = {round(figure.point.batch, 1) for figure in figures if figure.quantity != "ttft_ms"}
-    if len(figures) < MIN_FIGURES:
-        allowed = f"at least {MIN_FIGURES} of TPOT, TTFT and latency together"
-        raise InvalidValueError("usable figures", len(figures), allowed, hint)
     if len(batches) < MIN_BATCHES:
         allowed = f"TPOT or latency at {MIN_BATCHES} different ones or more"
         raise InvalidValueError("running batches", sorted(batches), allowed, hint)

@@ -12,12 +12,14 @@ from simulator.data.import_measurements import (
     PARAMETERS,
     Calibration,
     calibrate,
+    check_enough,
     held_out_errors,
     imported_pack,
     known_model,
     usable,
 )
 from simulator.data.measured_figures import QUANTITIES, Figure, PackPredictor
+from simulator.data.measured_limits import WeightReading, possible, reading_of_pack
 from simulator.data.measurements import LeftOut, Measurements
 from simulator.data.pack_columns import PackSettings, build_pack
 from simulator.data.pack_io import TracePack
@@ -26,6 +28,9 @@ from simulator.data.roofline_kernels import GPUS, MODELS, RooflineKernels
 from simulator.data.systems import system_named
 
 __all__ = ["ImportReport", "ImportRequest", "hold_against", "import_pack"]
+
+MAX_REASONS = 50
+"""Results left out of which an error tells the reasons; of more it tells the number."""
 
 MAX_OUTLIER = 10.0
 """Factor between a figure and its prediction by the finished fit, beyond which it is a mistake: another
@@ -119,6 +124,8 @@ def hold_against(measurements: Measurements, pack: TracePack) -> ImportReport:
     Raises ``InvalidValueError`` when there is no figure to hold it against.
     """
     figures, left_out = usable(measurements)
+    figures, impossible = possible(figures, reading_of_pack(pack.metadata))
+    left_out += impossible
     if not figures:
         raise InvalidValueError("usable figures", 0, "one or more", _reasons(left_out))
     errors = tuple(PackPredictor(pack).errors(figures).tolist())
@@ -134,10 +141,13 @@ def import_pack(measurements: Measurements, request: ImportRequest) -> ImportRep
     if request.system not in GPUS:
         raise UnknownNameError("system", request.system, GPUS)
     system = system_named(request.system, request.memory_gib, request.cents_per_gpu_hour)
-    base = RooflineKernels.named(request.system, _model(measurements, request), system.memory_gib)
     figures, left_out = usable(measurements)
+    check_enough(figures, _reasons(left_out))
+    model = _model(measurements, request, _reasons(left_out))
+    base = RooflineKernels.named(request.system, model, system.memory_gib)
     _check_memory(base, figures, system.memory_gib)
-    _check_possible(base, figures)
+    figures, impossible = possible(figures, WeightReading.of(base))
+    left_out += impossible
     settings = PackSettings(
         build_date=request.build_date,
         memory_limit_gb=system.memory_gib,
@@ -164,12 +174,12 @@ def import_pack(measurements: Measurements, request: ImportRequest) -> ImportRep
     return ImportReport(tuple(figures), errors, left_out, pack, notes, calibration)
 
 
-def _model(measurements: Measurements, request: ImportRequest) -> str:
+def _model(measurements: Measurements, request: ImportRequest, reasons: str) -> str:
     if request.model is not None:
         return known_model(request.model)
     if measurements.model is None:
         allowed = f"one of {', '.join(MODELS)}"
-        raise InvalidValueError("--model", None, allowed, "The files do not name their model.")
+        raise InvalidValueError("--model", None, allowed, f"The files do not name their model. {reasons}")
     return known_model(measurements.model)
 
 
@@ -182,20 +192,6 @@ def _model_note(measured: str | None, used: str) -> tuple[str, ...]:
     except LookupError:
         same = measured == used
     return () if same else (f"The files name the model {measured!r}; the pack is of {used!r}.",)
-
-
-def _check_possible(base: RooflineKernels, figures: Sequence[Figure]) -> None:
-    """Raises InvalidValueError: a step that is faster than the memory of one GPU."""
-    for figure in figures:
-        least_ms = base.least_step_ms(figure.point.tier)
-        if figure.quantity == "tpot_ms" and figure.measured < least_ms:
-            raise InvalidValueError(
-                f"{figure.point.where}, {QUANTITIES[figure.quantity]}",
-                figure.measured,
-                f"at least {least_ms:.3g} ms, the time that reading the weights of "
-                f"{TIER_NAMES[figure.point.tier]} takes at the memory's peak bandwidth",
-                "Was it measured with speculation, on several GPUs, or with another tier, model or unit?",
-            )
 
 
 def _check_memory(base: RooflineKernels, figures: Sequence[Figure], memory_gib: float) -> None:
@@ -231,7 +227,8 @@ def _names(files: Sequence[str]) -> str:
 
 
 def _reasons(left_out: Sequence[LeftOut]) -> str:
-    """Why there is so little, in one line."""
-    shown = "; ".join(f"{entry.where}: {entry.reason}" for entry in left_out[:3])
-    more = f"; and {len(left_out) - 3} more" if len(left_out) > 3 else ""
-    return f"Left out: {shown}{more}." if left_out else ""
+    """Why there is so little, a line each."""
+    lines = [f"{entry.where}: {entry.reason}" for entry in left_out[:MAX_REASONS]]
+    if len(left_out) > MAX_REASONS:
+        lines.append(f"and {len(left_out) - MAX_REASONS} more")
+    return "\n  ".join(["Left out:", *lines]) if lines else ""

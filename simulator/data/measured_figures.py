@@ -47,8 +47,8 @@ class PackPredictor:
     through one forward, as in vLLM and TensorRT-LLM, so that a prefill beside decoding does not read the
     weights again: what it *adds* is prefill less the step of one sequence with next to no cache.
 
-    - TPOT = step(n) + what the prefills of n - 1 others add in the time of one output, where prefill shares
-      the GPU.
+    - TPOT = step(n) + what the prefills of n - 1 others (half of them, of prompts sent together) add in the
+      time of one output, where prefill shares the GPU.
     - TTFT = prefill where nothing else runs. Where others decode, which at a mean of ``n - 1`` has the
       probability 1 - exp(1 - n), it is half a step, the rest of the iteration in flight, a step for each
       chunk of the prompt, and what prefill adds.
@@ -79,7 +79,8 @@ class PackPredictor:
             return prefill_ms + (steps * step_ms - weights_ms) * (1.0 - exp(-others))
         if not point.colocated:
             return step_ms
-        return step_ms + prefill_stall_ms(others, prefill_ms - weights_ms, point.output_tokens - 1.0)
+        prefills = others * point.prefills_seen
+        return step_ms + prefill_stall_ms(prefills, prefill_ms - weights_ms, point.output_tokens - 1.0)
 
     def errors(self, figures: Iterable[Figure]) -> FloatArray:
         """Relative errors, positive where the pack is too slow."""

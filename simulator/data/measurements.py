@@ -9,27 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import ceil, inf
+from typing import NamedTuple
+
+from simulator.data.load_test import CLOSED_LOOP_SHARE, LoadTest, contradiction, too_many_failed
 
 __all__ = ["Collected", "LeftOut", "LoadTest", "Measurement", "Measurements", "from_load_test"]
-
-CLOSED_LOOP_SHARE = 0.8
-"""Share of the permitted concurrency that must be in flight on average for a run to count as limited by it.
-Below, the arrivals limit it, or ramping up and down fills much of the run."""
 
 MAX_PREFILL_AHEAD = 0.25
 """Requests, on average, that an arrival finds waiting for their first token, up to which the median TTFT is
 taken for one without a queue: at least three of four arrivals then find nobody ahead."""
 
-INCONSISTENT_IN_FLIGHT = 1.1
-"""Throughput times latency above this multiple of the concurrency cannot come from one run."""
-
-CONTRADICTED_SHARE = 0.7
-"""Throughput times latency below this share of what a closed loop of so many requests keeps in flight, its
-last wave included, cannot come from one run."""
-
-MAX_FAILED_SHARE = 0.05
-"""Share of failed requests above which a run says little about the engine."""
+STARTING_SHARE = 0.5
+"""Clients as a share of all requests above which most TTFTs are of the start, when all clients ask at once,
+and so is the median."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +38,9 @@ class Measurement:
         tpot_ms: time per output token after the first.
         ttft_ms: time to first token of a request that waits for nobody.
         latency_s: of a whole offline batch: all prompts prefilled, then all outputs decoded.
+        fields: what the file calls ``tpot_ms`` and ``ttft_ms``, for messages.
+        prefills_seen: share of the others whose prefill falls into the decoding of one sequence: all in a
+            steady state; of prompts that are sent together those behind it in the queue, half on average.
     """
 
     where: str
@@ -57,6 +52,8 @@ class Measurement:
     tpot_ms: float | None = None
     ttft_ms: float | None = None
     latency_s: float | None = None
+    prefills_seen: float = 1.0
+    fields: tuple[str, str] = ("tpot_ms", "ttft_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,43 +73,6 @@ class Measurements:
     model: str | None = None
     engine: str | None = None
     files: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class LoadTest:
-    """Averages that a load generator reports of one run.
-
-    ``median_*`` are None where the tool reports averages alone; ``throughput_rps`` may be missing when
-    ``concurrency`` is there. ``unusable`` is the reader's own reason to leave the run out.
-    """
-
-    where: str
-    tier: int
-    prompt_tokens: float
-    output_tokens: float
-    mean_ttft_ms: float
-    mean_tpot_ms: float
-    median_ttft_ms: float | None = None
-    median_tpot_ms: float | None = None
-    throughput_rps: float | None = None
-    concurrency: float | None = None
-    failed_share: float = 0.0
-    requests: float | None = None
-    """Requests sent in all; never more of them were in flight."""
-    most_at_once: float | None = None
-    """Requests that the tool saw in flight at the same time at the most."""
-    rate_unlimited: bool = False
-    """No arrivals limited the run: requests were sent as soon as the concurrency allowed, or all at once."""
-
-    @property
-    def bound(self) -> float:
-        """Requests that can have been in flight together at the most."""
-        return min(each for each in (self.requests, self.most_at_once, self.concurrency, inf) if each)
-
-    @property
-    def all_at_once(self) -> bool:
-        """Every prompt was sent in the first instant."""
-        return self.rate_unlimited and self.concurrency is None
 
 
 @dataclass(slots=True)
@@ -140,80 +100,126 @@ def from_load_test(run: LoadTest) -> tuple[Sequence[Measurement], Sequence[LeftO
     """The operating point behind a load test's averages.
 
     A decoding sequence sees itself and the others that decode. In a closed loop of ``c`` clients each of the
-    other ``c - 1`` decodes for the share of its time that is not TTFT; with arrivals at a rate, the others
-    number throughput times decoding time (Little's law). The same count tells how many prefills of others
-    fall into one sequence's decoding, which is what TPOT has to be freed from.
+    other ``c - 1`` decodes for the share of its time that is not TTFT, and so it is with ``c`` prompts that
+    are sent together; with arrivals at a rate, the others number throughput times decoding time (Little's
+    law). The same count tells how many prefills of others fall into one sequence's decoding, which is what
+    TPOT has to be freed from.
     """
-    if run.failed_share > MAX_FAILED_SHARE:
-        reason = f"{run.failed_share:.0%} of its requests failed; at most {MAX_FAILED_SHARE:.0%} may"
-        return (), (LeftOut(run.where, reason),)
-    if run.output_tokens < 2.0:
+    reason = _useless(run) or contradiction(run) or run.unusable
+    seen = None if reason else _seen_by_one(run)
+    if seen is not None and seen.batch > run.permitted:
         reason = (
-            f"outputs of {run.output_tokens:.1f} tokens have no time per output token; 2 or more are needed"
+            f"{run.names.throughput} x {run.names.tpot} x (output - 1) is a batch of {seen.batch:.1f}, and "
+            f"only {run.permitted:g} requests can have been in flight together: nearly all of them were, and "
+            "there is no steady state"
         )
+    if reason or seen is None:
         return (), (LeftOut(run.where, reason),)
-    decode_ms = run.mean_tpot_ms * (run.output_tokens - 1.0)
-    in_flight = (
-        None if run.throughput_rps is None else run.throughput_rps * (run.mean_ttft_ms + decode_ms) / 1e3
+    queue = _queue(run, seen)
+    point = Measurement(
+        where=run.where,
+        tier=run.tier,
+        batch=seen.batch,
+        prompt_tokens=run.prompt_tokens,
+        output_tokens=run.output_tokens,
+        colocated=True,
+        tpot_ms=seen.tpot_ms,
+        ttft_ms=None if queue else run.median_ttft_ms or run.mean_ttft_ms,
+        prefills_seen=0.5 if run.all_at_once else 1.0,
+        fields=_fields(run, seen),
     )
-    clients = run.bound if run.all_at_once and run.bound < inf else run.concurrency
-    reason = _contradiction(run, in_flight)
-    if reason:
-        return (), (LeftOut(run.where, reason),)
-    if clients is not None and in_flight is not None and in_flight > INCONSISTENT_IN_FLIGHT * clients:
-        reason = (
-            f"throughput times latency is {in_flight:.1f} requests in flight, more than the concurrency of "
-            f"{clients:g}: its figures do not belong to one run"
+    return (point,), [LeftOut(run.where, told) for told in (queue, _failures(run)) if told]
+
+
+class _Seen(NamedTuple):
+    """What a decoding sequence sees: itself and the others that decode, and its TPOT.
+
+    ``waiting`` others have not got their first token.
+    """
+
+    batch: float
+    waiting: float
+    tpot_ms: float
+
+
+def _fields(run: LoadTest, seen: _Seen) -> tuple[str, str]:
+    """What the file calls the TPOT and the TTFT that are used: means, or their medians."""
+    tpot, ttft = run.names.tpot, run.names.ttft
+    return (
+        tpot if seen.tpot_ms == run.mean_tpot_ms else tpot.replace("mean", "median"),
+        ttft if run.median_ttft_ms is None else ttft.replace("mean", "median"),
+    )
+
+
+def _useless(run: LoadTest) -> str:
+    """Why even consistent figures say nothing."""
+    if failed := too_many_failed(run.failed_share, run.failed_by):
+        return failed
+    if run.output_tokens < 2.0:
+        return (
+            f"outputs of {run.output_tokens:.1f} tokens ({run.names.output}) have no time per output token; "
+            "2 or more are needed"
         )
-        return (), (LeftOut(run.where, reason),)
-    closed = clients is not None and (in_flight is None or in_flight >= CLOSED_LOOP_SHARE * clients)
-    if closed and clients is not None:
+    share = 1.0 if run.in_flight is None or run.requests is None else run.in_flight / run.requests
+    if run.all_at_once and not contradiction(run) and share < CLOSED_LOOP_SHARE:
+        return (
+            f"all {run.requests:g} prompts ({run.names.requests}) were sent at once and {share:.0%} of them "
+            "were in flight on average: its batch shrinks all the time, and there is no steady state to read "
+            f"(from {CLOSED_LOOP_SHARE:.0%} on there is); limit the concurrency"
+        )
+    return ""
+
+
+def _seen_by_one(run: LoadTest) -> _Seen:
+    if clients := _clients(run):
         # Medians: what ramping up and down does to a run touches few of its requests.
         tpot_ms, ttft_ms = run.median_tpot_ms or run.mean_tpot_ms, run.median_ttft_ms or run.mean_ttft_ms
         decode_ms = tpot_ms * (run.output_tokens - 1.0)
         decoding = (clients - 1.0) * decode_ms / (decode_ms + ttft_ms)
-        waiting = clients - 1.0 - decoding
-    else:
-        assert run.throughput_rps is not None, "a reader gives throughput or concurrency"
-        # Means: Little's law is about means, so the batch it gives belongs to the mean TPOT.
-        tpot_ms, ttft_ms = run.mean_tpot_ms, run.median_ttft_ms or run.mean_ttft_ms
-        decoding = run.throughput_rps * decode_ms / 1e3
-        waiting = run.throughput_rps * run.mean_ttft_ms / 1e3
-    burst = run.all_at_once and run.bound > 1.0
-    queued = burst or waiting > MAX_PREFILL_AHEAD
-    point = Measurement(
-        where=run.where,
-        tier=run.tier,
-        batch=min(1.0 + decoding, run.bound),
-        prompt_tokens=run.prompt_tokens,
-        output_tokens=run.output_tokens,
-        colocated=True,
-        tpot_ms=tpot_ms,
-        ttft_ms=None if queued else ttft_ms,
-    )
-    why = (
-        "all prompts were sent at once (request_rate inf without max_concurrency), so that TTFT is mostly a "
-        "queue"
-        if burst
-        else f"an arrival finds {waiting:.1f} requests waiting for their first token, so that TTFT is mostly "
-        f"a queue (up to {MAX_PREFILL_AHEAD:g} are allowed)"
-    )
-    reason = f"TTFT is not used, TPOT is: {why}"
-    return (point,), ((LeftOut(run.where, reason),) if queued else ())
+        return _Seen(1.0 + decoding, clients - 1.0 - decoding, tpot_ms)
+    assert run.throughput_rps is not None, "a reader gives throughput or concurrency"
+    # Means: Little's law is about means, so the batch it gives belongs to the mean TPOT.
+    decoding = run.throughput_rps * run.mean_tpot_ms * (run.output_tokens - 1.0) / 1e3
+    return _Seen(1.0 + decoding, run.throughput_rps * run.mean_ttft_ms / 1e3, run.mean_tpot_ms)
 
 
-def _contradiction(run: LoadTest, in_flight: float | None) -> str:
-    """Why a closed loop that nothing but its concurrency limits did not keep it busy, or nothing."""
-    clients = run.bound
-    if not run.rate_unlimited or run.concurrency is None or in_flight is None or clients == inf:
+def _clients(run: LoadTest) -> float | None:
+    """Sequences that were always in flight, or None where arrivals decided that."""
+    if run.permitted == 1.0:
+        return 1.0
+    if run.all_at_once:
+        return run.requests
+    if run.concurrency is None or run.in_flight is None:
+        return run.concurrency
+    return run.concurrency if run.in_flight >= CLOSED_LOOP_SHARE * run.concurrency else None
+
+
+def _queue(run: LoadTest, seen: _Seen) -> str:
+    """Why TTFT is not the time of one prefill, or nothing."""
+    ttft, clients = run.names.ttft, _clients(run)
+    if clients == 1.0:
         return ""
-    waves = ceil(run.requests / clients) if run.requests else 1
-    expected = run.requests / waves if run.requests else clients
-    if in_flight >= CONTRADICTED_SHARE * expected:
+    if run.all_at_once:
+        return (
+            f"TTFT is not used ({ttft}), TPOT is: all {run.requests:g} prompts were sent at once, so that "
+            "TTFT is a queue of prefills and not one of them"
+        )
+    if clients is not None and run.requests is not None and clients > STARTING_SHARE * run.requests:
+        return (
+            f"TTFT is not used ({ttft}), TPOT is: {clients:g} of its {run.requests:g} requests were sent at "
+            "once when it began, so that most TTFTs are that queue; send twice as many as clients, or more"
+        )
+    if seen.waiting > MAX_PREFILL_AHEAD:
+        return (
+            f"TTFT is not used ({ttft}), TPOT is: an arrival finds {seen.waiting:.1f} requests waiting for "
+            f"their first token, so that TTFT is mostly a queue (up to {MAX_PREFILL_AHEAD:g} are allowed)"
+        )
+    return ""
+
+
+def _failures(run: LoadTest) -> str:
+    """A word about those that failed where the rest is used."""
+    if run.failed_share == 0.0:
         return ""
-    seconds = CONTRADICTED_SHARE * expected <= 1e3 * in_flight <= INCONSISTENT_IN_FLIGHT * clients
-    why = "its times look like seconds under names in ms" if seconds else "its figures are not of one run"
-    return (
-        f"throughput times latency is {in_flight:.3g} requests in flight, where a concurrency of {clients:g} "
-        f"without a limit on the rate keeps {expected:.3g}: {why}"
-    )
+    by = f" ({run.failed_by})" if run.failed_by else ""
+    return f"{run.failed_share:.1%} of its requests failed{by} and are not in its figures, the rest is used"

@@ -145,15 +145,6 @@ class RooflineKernels:
             tier_kernels=("bfloat16 roofline", "int8 weight-only roofline", "int4 weight-only roofline"),
         )
 
-    def least_step_ms(self, tier: int) -> float:
-        """What no step can be faster than: reading the weights once, at the memory's peak bandwidth, ms.
-
-        The embedding is not read, but for the rows that are looked up.
-        """
-        shape = self._shape
-        unread = shape.vocabulary * shape.hidden * _BF16_BYTES
-        return (self.memory(tier).weights_bytes - unread) / self._bandwidth * 1e3
-
     @property
     def shape(self) -> ModelShape:
         """Dimensions of the model."""
@@ -195,6 +186,12 @@ class RooflineKernels:
             kv_bytes_per_token=shape.kv_bytes_per_token,
             kv_pool_tokens=int(free * POOL_FRACTION // shape.kv_bytes_per_token),
         )
+
+    def least_step_ms(self, tier: int) -> float:
+        """No step is shorter: every weight but the embedding is read once, at the data sheet's bandwidth."""
+        shape = self._shape
+        layer_bytes = shape.layers * shape.layer_parameters * _WEIGHT_BYTES_PER_PARAMETER[tier]
+        return (layer_bytes + shape.vocabulary * shape.hidden * _BF16_BYTES) / self._bandwidth * 1e3
 
     @property
     def _peak_flops(self) -> float:

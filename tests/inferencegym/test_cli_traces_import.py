@@ -161,3 +161,54 @@ def test_a_column_with_a_slip_in_its_name_is_told(run: Run, tmp_path: Path) -> N
     result = run("traces", "import", tmp_path / "slip.csv", "--evidence", "a100_llama3_8b")
     assert result.code == 0
     assert "slip.csv: line 1: columns that are not known: output_token" in result.err
+
+
+# --- results that lie --------------------------------------------------------------------------------------
+
+
+def sglang(drafts: float, clients: int) -> str:
+    """A result of SGLang, which does not name its model, in a loop of so many clients."""
+    latency_s = 0.036 + 0.009 * 255
+    result = {
+        "backend": "sglang",
+        "request_rate": float("inf"),
+        "max_concurrency": clients,
+        "duration": 10 * latency_s,
+        "completed": 10 * clients,
+        "total_input_tokens": 5120 * clients,
+        "total_output_tokens": 2560 * clients,
+        "request_throughput": clients / latency_s,
+        "mean_ttft_ms": 36.0,
+        "mean_tpot_ms": 9.0,
+        "accept_length": drafts,
+    }
+    return json.dumps(result) + "\n"
+
+
+def test_reasons_come_before_the_model_that_is_not_named(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "sglang.jsonl"
+    path.write_text("".join(sglang(2.9, clients) for clients in (1, 4, 16)))
+    result = run("traces", "import", path, *GPU)
+    assert (result.code, "--model" in result.err) == (2, False)
+    for line in (1, 2, 3):
+        assert f"sglang.jsonl: line {line}: it decoded speculatively (accept_length 2.9)" in result.err
+    path.write_text("".join(sglang(drafts, n) for n in (1, 4, 16) for drafts in (1.0, 2.9)))
+    result = run("traces", "import", path, *GPU)
+    assert (result.code, "--model: None" in result.err) == (2, True)
+    assert "The files do not name their model. Left out:" in result.err
+    assert "sglang.jsonl: line 2: it decoded speculatively" in result.err
+
+
+@pytest.mark.parametrize(("runs", "more"), [(50, ""), (53, "and 3 more")])
+def test_every_reason_is_told_up_to_fifty(run: Run, tmp_path: Path, runs: int, more: str) -> None:
+    path = tmp_path / "many.jsonl"
+    path.write_text("".join(sglang(2.9, 1 + n) for n in range(runs)))
+    error = run("traces", "import", path, *GPU).err
+    assert all(f"many.jsonl: line {1 + n}: " in error for n in range(50))
+    assert error.count("accept_length 2.9") == 50
+    assert ("more" in error) == bool(more)
+    assert more in error
+    path.write_text(path.read_text() + BENCH.read_text())
+    shown = run("traces", "import", path, "--evidence", "a100_llama3_8b").err
+    assert shown.count("accept_length 2.9") == 50
+    assert "more; --json has all" in shown

@@ -382,3 +382,39 @@ def test_replicas_are_whole(replicas: Any) -> None:
     trace = parse_trace("timestamp_s,prompt_tokens,output_tokens\n0,1,3\n")
     with pytest.raises(InvalidValueError, match="replicas"):
         ReplayWorkload(trace, get_workload("task2"), replicas=replicas)
+
+
+BAILIAN = '{"chat_id": %d, "parent_chat_id": -1, "timestamp": %s, "input_length": 90, "output_length": 9}\n'
+MOONCAKE = '{"timestamp": %s, "input_length": 90, "output_length": 9}\n'
+TIMES = [0.0, 12.25, 60.5, 143.007, 250.0]
+
+
+def told(text: str, **options: Any) -> list[str]:
+    return ReplayWorkload(parse_trace(text), get_workload("task2"), **options).summary().get("notes", [])
+
+
+def test_bailian_has_mooncake_s_names_and_seconds() -> None:
+    text = "".join(BAILIAN % (number, time) for number, time in enumerate(TIMES))
+    trace = parse_trace(text)
+    assert (trace.format, trace.arrival_s.tolist()) == ("bailian", TIMES)
+    assert told(text) == ["chat_id and parent_chat_id tell the bailian format: timestamp is seconds."]
+
+
+def test_seconds_with_fractions_under_mooncake_s_names_get_a_note() -> None:
+    notes = told("".join(MOONCAKE % time for time in TIMES))
+    assert len(notes) == 2
+    assert "3 times of column timestamp have fractions, such as 143.007" in notes[0]
+    assert "0.25 s of traffic. Are they seconds?" in notes[0]
+    assert "ends after 0.25 s of the 201 s" in notes[1]
+    whole = "".join(MOONCAKE % (1000 * second) for second in range(300))
+    assert told(whole) == []
+    assert "notes" not in ReplayWorkload(parse_trace(whole), get_workload("task2")).summary()
+
+
+def test_a_recording_that_is_much_shorter_than_an_episode_gets_a_note() -> None:
+    rows = "".join(f"{second},100,20\n" for second in range(301))
+    assert told(PLAIN + rows) == []
+    assert told(PLAIN + rows, start_s=190.0) == []
+    assert "ends after 50 s of the 201 s" in told(PLAIN + rows, start_s=250.0)[0]
+    assert "ends after 300 s of the 1005 s" in told(PLAIN + rows, speed=5.0)[0]
+    assert "read as seconds" in told(PLAIN + rows, speed=5.0)[0]

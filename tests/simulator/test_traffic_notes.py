@@ -20,15 +20,15 @@ def notes(rows: list[dict[str, Any]]) -> list[str]:
 def test_fractions_under_a_name_in_milliseconds_are_noted():
     rows = [{"timestamp": second + 0.25, "input_length": 300, "output_length": 40} for second in range(300)]
     fraction, short = notes(rows)
-    assert "timestamp 0.25 in line 1" in fraction
+    assert "300 times of column timestamp have fractions" in fraction
     assert "timestamp_s" in fraction
-    assert "lasts 0.299 s" in short
+    assert "ends after 0.299 s of the 201 s" in short
 
 
 def test_a_recording_much_shorter_than_an_episode_is_noted():
     rows = [{"timestamp_s": second, "prompt_tokens": 300, "output_tokens": 40} for second in range(MINUTE)]
     (short,) = notes(rows)
-    assert "lasts 59 s, an episode 201 s" in short
+    assert "ends after 59 s of the 201 s" in short
 
 
 def test_a_recording_as_it_should_be_has_no_note():

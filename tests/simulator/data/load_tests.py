@@ -46,6 +46,34 @@ def _result(
     }
 
 
+def vllm_bursts(pack: TracePack, loads: Iterable[tuple[int, int, int]]) -> list[dict[str, Any]]:
+    """Results for (prompts, prompt, output) where all prompts are sent at once and prefilled one by one."""
+    return [_burst(PackPredictor(pack), *load) for load in loads]
+
+
+def _burst(engine: PackPredictor, prompts: int, prompt: int, output: int) -> dict[str, Any]:
+    def alone(quantity: str, batch: float) -> float:
+        point = Measurement("", 0, batch, float(prompt), float(output), colocated=False)
+        return engine.predict(Figure(point, quantity, 1.0))
+
+    prefill_ms, step_ms = alone("ttft_ms", 1.0), alone("tpot_ms", float(prompts))
+    added_ms = prefill_ms - alone("tpot_ms", 1.0)  # a prefill beside decoding reads the weights only once
+    tpot_ms = step_ms + 0.5 * (prompts - 1) * added_ms / (output - 1)
+    ttft_ms = prefill_ms + 0.5 * (prompts - 1) * (added_ms + step_ms)
+    return {
+        "model_id": "meta-llama/Llama-3.1-8B-Instruct",
+        "num_prompts": prompts,
+        "request_rate": "inf",
+        "max_concurrency": None,
+        "duration": (2.0 * ttft_ms - prefill_ms + tpot_ms * (output - 1)) / 1e3,
+        "completed": prompts,
+        "total_input_tokens": prompts * prompt,
+        "total_output_tokens": prompts * output,
+        "mean_ttft_ms": ttft_ms,
+        "mean_tpot_ms": tpot_ms,
+    }
+
+
 def _closed_loop(engine: PackPredictor, clients: int, prompt: int, output: int) -> tuple[float, float]:
     """TTFT and TPOT where so many clients send the next request when they have their answer."""
     batch, ttft_ms, tpot_ms = float(clients), 0.0, 0.0

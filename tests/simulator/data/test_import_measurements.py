@@ -23,7 +23,7 @@ from simulator.data.pack_io import DEFAULT_PACK_PATH, TracePack, read_pack, writ
 from simulator.data.pack_schema import QUANT_TIERS
 from simulator.data.roofline_kernels import RooflineKernels
 from simulator.trace_sim import TraceSimulator
-from tests.simulator.data.load_tests import vllm_results
+from tests.simulator.data.load_tests import vllm_bursts, vllm_results
 
 LLAMA = "meta-llama/Meta-Llama-3.1-8B"
 SETTINGS = PackSettings(build_date="2026-01-05")
@@ -96,6 +96,20 @@ def test_the_imported_pack_is_near_the_true_one_where_it_was_measured(
     assert np.median(np.abs(step - 1.0)) < 0.02
     assert np.abs(step - 1.0).max() < 0.12
     assert np.abs(prefill - 1.0).max() < 0.09
+
+
+def test_prompts_sent_at_once_say_the_same_about_decoding_as_clients_do(
+    truth: TracePack, tmp_path: Path
+) -> None:
+    """One prompt tells prefill, and the bursts the steps; the queue in their TTFT tells nothing."""
+    path = tmp_path / "bursts.json"
+    loads = [(n, prompt, 512) for n in (1, 2, 4, 8, 16, 32) for prompt in (128, 512)]
+    path.write_text(json.dumps(vllm_bursts(truth, loads)))
+    report = import_pack(read_measurements([path]), REQUEST)
+    assert [figure.point.batch for figure in report.figures if figure.quantity == "ttft_ms"] == [1.0, 1.0]
+    assert len(report.figures) == len(loads) + 2
+    step = report.pack.step_ms[:5, 0, 0, :3] / truth.step_ms[:5, 0, 0, :3]  # batch 1 to 32
+    assert np.abs(step - 1.0).max() < 0.05
 
 
 def test_known_corrections_come_back() -> None:

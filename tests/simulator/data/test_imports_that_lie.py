@@ -1,4 +1,4 @@
-"""Results that are wrong in a way that no number shows by itself: each gives its value or a reason."""
+"""Files whose numbers are wrong in a way that none of them shows alone: each gives its value or a reason."""
 
 from __future__ import annotations
 
@@ -71,7 +71,27 @@ def test_all_prompts_at_once_give_a_step_time_and_no_ttft(save: Save, rate: Any)
     assert 7.0 < measured.batch <= 8.0
     assert (measured.tpot_ms, measured.ttft_ms) == (TPOT_MS, None)
     (told,) = read_measurements([path]).left_out
-    assert "all prompts were sent at once" in told.reason
+    assert "all 8 prompts were sent at once" in told.reason
+
+
+@pytest.mark.parametrize(
+    ("clients", "prompts", "told"),
+    [
+        (8, 8, "all 8 prompts were sent at once"),
+        (64, 8, "all 8 prompts were sent at once"),
+        (12, 20, "12 of its 20 requests were sent at once"),
+    ],
+)
+def test_a_limit_that_was_hardly_met_is_no_limit(save: Save, clients: int, prompts: int, told: str):
+    path = save(run(clients, prompts))
+    measured = point(path)
+    assert measured.ttft_ms is None
+    assert measured.batch <= min(clients, prompts)
+    assert told in read_measurements([path]).left_out[0].reason
+
+
+def test_a_closed_loop_of_two_full_waves_keeps_its_ttft(save: Save):
+    assert point(save(run(12, 24))).ttft_ms == PREFILL_MS
 
 
 def test_one_prompt_is_a_batch_of_one(save: Save):
@@ -83,8 +103,8 @@ def test_one_prompt_is_a_batch_of_one(save: Save):
 def test_a_batch_is_never_more_than_ran_together(save: Save, bound: str):
     changes = {"request_rate": 50.0, "request_throughput": 8.0, "duration": 0.5}
     limit = {"max_concurrent_requests": 3} if bound == "max_concurrent_requests" else {}
-    measured = point(save(run(None, 4, **changes, **limit)))
-    assert measured.batch == (3.0 if limit else 4.0)
+    told = reason(save(run(None, 4, **changes, **limit)))
+    assert f"more than the concurrency of {3 if limit else 4} ({bound})" in told
 
 
 @pytest.mark.parametrize(
@@ -111,17 +131,17 @@ def test_speculation_that_was_off_is_no_reason(save: Save, field: dict[str, Any]
 
 def test_counts_of_the_same_tokens_that_differ_are_named(save: Save):
     told = reason(save(run(4, 16, total_output_tokens_retokenized=OUTPUT * 8)))
-    assert "total_output_tokens, 3200, and total_output_tokens_retokenized, 1600, differ" in told
+    assert "total_output_tokens is 3200, total_output_tokens_retokenized 1600" in told
     assert point(save(run(4, 16, total_output_tokens_retokenized=OUTPUT * 16 - 7))).tpot_ms == TPOT_MS
     lists = {"input_lens": [PROMPT] * 16, "output_lens": [OUTPUT // 2] * 16}
-    assert "is not the sum of output_lens" in reason(save(run(4, 16, **lists)))
+    assert "total_output_tokens is 3200, the sum of output_lens 1600" in reason(save(run(4, 16, **lists)))
 
 
 def test_empty_answers_count_as_failed(save: Save):
     lengths = [0] * 4 + [OUTPUT] * 12
     lists = {"input_lens": [PROMPT] * 16, "output_lens": lengths, "total_output_tokens": OUTPUT * 12}
     assert "25% of its requests failed" in reason(save(run(4, 16, **lists)))
-    assert "every output is empty" in reason(save(run(4, 16, output_lens=[0] * 16)))
+    assert "output_lens has 16 empty answers" in reason(save(run(4, 16, output_lens=[0] * 16)))
 
 
 @pytest.mark.parametrize(
@@ -137,16 +157,18 @@ def test_failures_are_counted_however_they_are_told(save: Save, changes: dict[st
     assert "of its requests failed" in reason(save(run(4, 16, **changes)))
 
 
-def test_more_completed_than_sent_is_refused(save: Save):
-    with pytest.raises(InvalidValueError, match="at most num_prompts, 16"):
-        read_measurements([save(run(4, 16, completed=17))])
+def test_more_completed_than_sent_is_not_of_one_run(save: Save):
+    assert "completed 17 is more than num_prompts 16" in reason(save(run(4, 16, completed=17)))
+
+
+def test_a_count_of_errors_that_is_none_is_refused(save: Save):
     with pytest.raises(InvalidValueError, match="error_summary, key HTTP 500"):
         read_measurements([save(run(4, 16, error_summary={"HTTP 500": "many"}))])
 
 
 def test_a_closed_loop_that_was_not_kept_busy_is_contradicted(save: Save):
     told = reason(save(run(8, 64, request_throughput=64 / 130)))
-    assert "requests in flight, where a concurrency of 8" in told
+    assert "requests in flight, far below the concurrency of 8 (max_concurrency)" in told
     # The last wave of a short run is not full: 16 and 4 of 20.
     assert read_measurements([save(run(16, 20))]).points
 
@@ -154,10 +176,10 @@ def test_a_closed_loop_that_was_not_kept_busy_is_contradicted(save: Save):
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"mean_tpot_ms": "absent", "median_tpot_ms": 10.0}, "median_tpot_ms but no mean_tpot_ms"),
-        ({"mean_ttft_ms": "absent", "mean_ttft_s": 0.04}, "not in milliseconds (mean_ttft_s)"),
-        ({"mean_ttft_ms": "absent", "mean_ttft": 0.04}, "not in milliseconds (mean_ttft)"),
-        ({"mean_ttft_ms": 0.04, "mean_tpot_ms": 0.01}, "look like seconds under names in ms"),
+        ({"mean_tpot_ms": "absent", "median_tpot_ms": 10.0}, "median_tpot_ms and no mean_tpot_ms"),
+        ({"mean_ttft_ms": "absent", "mean_ttft_s": 0.04}, "mean_ttft_s where mean_ttft_ms belongs"),
+        ({"mean_ttft_ms": "absent", "mean_ttft": 0.04}, "mean_ttft where mean_ttft_ms belongs"),
+        ({"mean_ttft_ms": 0.04, "mean_tpot_ms": 0.01}, "mean_ttft_ms and mean_tpot_ms look like seconds"),
         ({"mean_tpot_ms": "absent"}, "no token timings (mean_tpot_ms)"),
     ],
 )
@@ -177,7 +199,7 @@ def test_a_step_faster_than_the_memory_is_refused(save: Save):
 
     request = ImportRequest("a100_sxm", "2026-01-01")
     assert import_pack(read_measurements([save(*results(1.0))]), request).figures
-    with pytest.raises(InvalidValueError, match="reading the weights of FP16") as refused:
+    with pytest.raises(InvalidValueError, match="reading the FP16 weights") as refused:
         import_pack(read_measurements([save(*results(0.5))]), request)
-    assert "bench.jsonl: line 1" in str(refused.value)
-    assert "speculation" in str(refused.value)
+    assert "bench.jsonl: line 1: mean_tpot_ms is 5.062 ms" in str(refused.value)
+    assert "speculative decoding" in str(refused.value)

@@ -51,8 +51,8 @@ def test_open_arrivals_follow_littles_law_with_means() -> None:
 
 
 def test_a_concurrency_that_was_never_reached_does_not_count() -> None:
-    """Two requests a second of 2.1 s each are 4.2 in flight, not 64."""
-    point = point_of(replace(RUN, throughput_rps=2.0, concurrency=64.0))
+    """Two requests a second of 2.1 s each are 4.2 in flight, not 64, where two a second were asked for."""
+    point = point_of(replace(RUN, throughput_rps=2.0, concurrency=64.0, request_rate_rps=2.0))
     assert point.batch == pytest.approx(5.0)
     reached = point_of(replace(RUN, throughput_rps=2.0, concurrency=5.0))
     assert reached.batch < 5.0
