@@ -55,7 +55,8 @@ def listed_tasks(tasks: Mapping[str, TaskInfo]) -> dict[str, TaskInfo]:
 
 
 def task_named(tasks: Mapping[str, TaskInfo], name: TaskName) -> TaskInfo:
-    """A task by id or alias: in any case, with dashes, underscores or spaces; a number stands for its digits.
+    """A task by id or alias: in any case, with or without dashes, underscores and spaces; a number stands for
+    its digits.
 
     Raises:
         InvalidValueError: neither text nor a whole number.
@@ -87,7 +88,7 @@ _NUMBER_MAX = 10**18
 
 
 def _folded(name: str) -> str:
-    return name.lower().replace("-", "_").replace(" ", "_")
+    return name.lower().replace("-", "").replace(" ", "").replace("_", "")
 
 
 @runtime_checkable

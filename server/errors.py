@@ -248,7 +248,11 @@ def error_response(error: InferenceGymError, headers: Mapping[str, str] | None =
 
 def unexpected(error: Exception, path: str) -> InternalError:
     """Log an error that nothing foresaw, and return what the caller may know of it."""
-    log.error("unexpected_error", path=path, error=type(error).__name__, exc_info=error)
+    if isinstance(error.__cause__, HTTPException):
+        # An answer in the middle of another one, as the page's framework gives it to a visitor who has left.
+        log.info("answered_too_late", path=path, error=str(error.__cause__.detail))
+    else:
+        log.error("unexpected_error", path=path, error=type(error).__name__, exc_info=error)
     return InternalError()
 
 

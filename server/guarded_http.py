@@ -36,6 +36,9 @@ LINGER_S = 2.0
 LINGERING_MOST = 64
 """Refused connections that are kept open for it at a time."""
 
+PIPELINED_MOST = 100
+"""Requests that may wait on one connection for the replies to those before; each takes some kilobytes."""
+
 RETRY_AFTER_S = 1
 
 
@@ -180,6 +183,9 @@ class GuardedHttp(HttpToolsProtocol):
         ):
             self._refuse(HeadTooLargeError(self._most_bytes, self._most_headers))
             return
+        if len(self.pipeline) >= PIPELINED_MOST:
+            self._close("pipelined")
+            return
         self._headed = True
         self._awaits = _Awaits.BODY
         self._body_bytes = 0
@@ -201,6 +207,13 @@ class GuardedHttp(HttpToolsProtocol):
             self._fresh = False
             self.ledger.proven(self)
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """A reply has been sent, and the next request is begun."""
+        super().on_response_complete()
+        # uvicorn reads on after each reply: a client that sends without reading would fill the memory.
+        if self.pipeline:
+            self.flow.pause_reading()
 
     # --- requests that come in parts -----------------------------------------------------------------------
 

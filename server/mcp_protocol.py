@@ -22,6 +22,7 @@ from inferencegym.errors import UnknownNameError
 from inferencegym.registry import EnvSpec
 from server.mcp_tools import require_tool
 from server.openenv_server import EnvServer, without_connection
+from server.raw import dumped
 from server.socket_guard import UnreadableError, json_object, rpc_error
 
 __all__ = ["McpInWs", "McpPost", "McpSocket"]
@@ -123,7 +124,7 @@ class McpPost:
             headers = await self._new_session() if answer.starts_session else {}
             if answer.body is None:
                 return Response(status_code=202)
-            return Response(orjson.dumps(answer.body), media_type="application/json", headers=headers)
+            return Response(dumped(answer.body), media_type="application/json", headers=headers)
         params = call.get("params", {})
         if session_id is None or not isinstance(params, dict) or "session_id" in params:
             return body
@@ -133,7 +134,7 @@ class McpPost:
             return Response(error, status_code=404, media_type="application/json")
         if call.get("method") == "openenv/session/create":
             return body
-        return orjson.dumps({**call, "params": {**cast("dict[str, Any]", params), "session_id": session_id}})
+        return dumped({**call, "params": {**cast("dict[str, Any]", params), "session_id": session_id}})
 
     async def _new_session(self) -> dict[str, str]:
         try:
@@ -173,7 +174,7 @@ class McpSocket:
                 if not answered:
                     return message
                 if body is not None:
-                    await send({"type": "websocket.send", "text": orjson.dumps(body).decode()})
+                    await send({"type": "websocket.send", "text": dumped(body).decode()})
 
         await self._app(scope, screened, send)
 

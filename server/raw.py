@@ -8,6 +8,7 @@ serialised once. The models still appear in the OpenAPI document.
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -20,7 +21,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.errors import MediaTypeError
 
-__all__ = ["Handler", "JsonOnly", "RawRoute", "documented", "json_body", "json_response", "replayed"]
+__all__ = [
+    "Handler",
+    "JsonOnly",
+    "RawRoute",
+    "documented",
+    "dumped",
+    "json_body",
+    "json_response",
+    "replayed",
+]
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -128,6 +138,14 @@ async def _joined(message: Message, receive: Receive) -> bytes:
             return b"".join(chunks)
         message = await receive()
     raise ClientDisconnect
+
+
+def dumped(document: Any) -> bytes:
+    """A JSON document as bytes; whole numbers may have any size, as in what the standard library reads."""
+    try:
+        return orjson.dumps(document)
+    except TypeError:
+        return json.dumps(document).encode()
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.clients import client_of, current_client
 from server.errors import in_words
+from server.raw import dumped
 
 __all__ = ["SocketGuard", "UnreadableError", "json_object", "rpc_error"]
 
@@ -142,7 +143,7 @@ def json_object(text: str | bytes | None) -> dict[str, Any]:
 
 def rpc_error(code: int, message: str, id: Any = None) -> bytes:  # noqa: A002 (JSON-RPC's word)
     """A JSON-RPC error message."""
-    return orjson.dumps({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
+    return dumped({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
 
 
 def _ws_error(message: str, rpc_code: int) -> str:

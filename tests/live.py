@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import httpx
 
@@ -25,18 +26,23 @@ def free_port() -> int:
 
 
 @contextmanager
-def live_server(command: Sequence[str] = ("-m", "server.app"), **settings: str) -> Iterator[str]:
+def live_server(
+    command: Sequence[str] = ("-m", "server.app"), stderr: BinaryIO | None = None, **settings: str
+) -> Iterator[str]:
     """Start ``python *command`` on a free port, yield its address, stop it.
 
     ``{port}`` in the command stands for the port; without it the port goes by the variable PORT.
     """
-    with live_process(command, **settings) as (url, _):
+    with live_process(command, stderr=stderr, **settings) as (url, _):
         yield url
 
 
 @contextmanager
 def live_process(
-    command: Sequence[str] = ("-m", "server.app"), port: int | None = None, **settings: str
+    command: Sequence[str] = ("-m", "server.app"),
+    port: int | None = None,
+    stderr: BinaryIO | None = None,
+    **settings: str,
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """The same on a port of one's choice; yields the address and the process."""
     chosen = str(port or free_port())
@@ -44,7 +50,7 @@ def live_process(
     arguments = [word.format(port=chosen) for word in command]
     if arguments == list(command):
         env["PORT"] = chosen
-    process = subprocess.Popen([sys.executable, *arguments], cwd=ROOT, env=env)
+    process = subprocess.Popen([sys.executable, *arguments], cwd=ROOT, env=env, stderr=stderr)
     try:
         url = f"http://127.0.0.1:{chosen}"
         wait_for_health(url, process)

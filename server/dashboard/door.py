@@ -16,17 +16,16 @@ from http import HTTPStatus
 from typing import Any, NoReturn, TypeVar, cast
 from urllib.parse import parse_qsl, urlencode
 
-import orjson
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from inferencegym.errors import InferenceGymError
+from inferencegym.errors import InferenceGymError, InvalidValueError
 from server.clients import client_of
 from server.costs import Costs
 from server.errors import InvalidJsonError, RejectedError, error_response
-from server.raw import replayed
+from server.raw import dumped, replayed
 
 __all__ = ["PageDoor", "check_open", "costs_steps", "prices", "seal"]
 
@@ -72,9 +71,8 @@ def costs_steps(steps: int) -> Callable[[F], F]:
 
 
 def prices(page: Any) -> dict[int, int]:
-    """What the functions of a built page (``gradio.Blocks``) cost, by their numbers; those that say it."""
-    found = {number: getattr(block.fn, "costs_steps", None) for number, block in page.fns.items()}
-    return {number: steps for number, steps in found.items() if steps is not None}
+    """What the functions of a built page (``gradio.Blocks``) cost, by their numbers."""
+    return {number: getattr(block.fn, "costs_steps", CALL_STEPS) for number, block in page.fns.items()}
 
 
 class PageDoor:
@@ -83,7 +81,7 @@ class PageDoor:
     Args:
         app: the page's application.
         costs: charges visitors for what they have computed.
-        prices: of the page's functions by number, in steps; see :func:`prices`.
+        prices: of the page's functions by number, in steps; see :func:`prices`. There are no others.
     """
 
     def __init__(self, app: ASGIApp, costs: Costs, prices: Mapping[int, int]) -> None:
@@ -97,15 +95,17 @@ class PageDoor:
             document = screened(await Request(scope, receive).body())
             if scope["path"].endswith(_CALL):
                 self._costs.charge(client_of(scope), self._price(document.get("fn_index")))
+            # Written anew, so that the framework reads the very document that was screened.
+            body = dumped(document)
         except InferenceGymError as error:
             await error_response(error)(scope, receive, send)
             return
-        # Written anew, so that the framework reads the very document that was screened.
-        body = orjson.dumps(document)
         await self._app(_with_length(scope, len(body)), replayed(body, receive), send)
 
     def _price(self, function: Any) -> int:
-        return self._prices.get(function, CALL_STEPS) if isinstance(function, int) else CALL_STEPS
+        if isinstance(function, bool) or not isinstance(function, int) or function not in self._prices:
+            raise InvalidValueError("fn_index", function, "the id of a function in GET /web/config")
+        return self._prices[function]
 
 
 def check_open(scope: Scope) -> None:
@@ -182,6 +182,7 @@ def seal(page: Any) -> None:
             launched, which a page inside another application never is.
     """
     page.has_launched = True
+    page.show_error = False  # what nobody foresaw is for the log
     page.allowed_paths = []
     page.blocked_paths = ["/"]
     for block in page.blocks.values():

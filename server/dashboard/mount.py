@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import anyio.to_thread
@@ -29,6 +30,10 @@ from server.services import Services
 __all__ = ["ASSETS", "WebPage"]
 
 ASSETS = Path(__file__).with_name("assets")
+
+REBUILD_AFTER_S = 30.0
+"""After a page that could not be built, until the next visitor has it tried again."""
+_BUILDING = Lock()
 
 _WAIT = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>InferenceGym</title>
 <meta http-equiv="refresh" content="1"><meta name="viewport" content="width=device-width,initial-scale=1">
@@ -96,16 +101,22 @@ class WebPage:
         except Exception:  # noqa: BLE001 (whatever it is: visitors are told, and the API goes on)
             structlog.get_logger().exception("the page could not be built")
             ready.set_result(_broken)
+            asyncio.get_running_loop().call_later(REBUILD_AFTER_S, self._forget)
             return
         async with life:
             ready.set_result(app)
             await self._stop.wait()
 
-    def _build(self) -> Any:
-        from server.dashboard.page import build_app
+    def _forget(self) -> None:
+        self._app = None
 
-        styles = sorted(css.name for css in ASSETS.glob("*.css"))
-        built = build_app(self._bound, self._bounds, self._services, styles)
+    def _build(self) -> Any:
+        # The framework keeps what is being built in globals: two pages at once would mix.
+        with _BUILDING:
+            from server.dashboard.page import build_app
+
+            styles = sorted(css.name for css in ASSETS.glob("*.css"))
+            built = build_app(self._bound, self._bounds, self._services, styles)
         gc.collect()
         gc.freeze()
         return built

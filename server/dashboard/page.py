@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, cast
 
 # Gradio asks at import time whether it may send usage data and look for newer versions.
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 import gradio as gr
+import structlog
+from gradio import queueing
 from openenv.core.env_server import web_interface
 from openenv.core.env_server.gradio_ui import build_gradio_app
 
@@ -35,6 +39,21 @@ WAITING_MAX = 100
 """Calls of the page's functions that may wait for their turn; one more is told that the page is busy."""
 
 
+class _OneLine:
+    """Where the framework prints a traceback, with what a visitor sent: a line of the log."""
+
+    @staticmethod
+    def print_exc() -> None:
+        error = sys.exception()
+        where = traceback.extract_tb(error.__traceback__)[-1] if error else None
+        structlog.get_logger().warning(
+            "page_function_failed",
+            error=type(error).__name__,
+            detail=str(error)[:200],
+            where=f"{where.filename}:{where.lineno}" if where else "",
+        )
+
+
 def build_app(
     bound: BoundEnv, bounds: Sequence[BoundEnv], services: Services, styles: Sequence[str]
 ) -> tuple[PageDoor, AbstractAsyncContextManager[Any]]:
@@ -47,6 +66,7 @@ def build_app(
         styles: names of the style sheets below ../web-assets/.
     """
     head = "".join(f'<link rel="stylesheet" href="../web-assets/{name}">' for name in styles)
+    cast("Any", queueing).traceback = _OneLine
     # Web fonts would be fetched from elsewhere; the theme's next choice is the system's own.
     vars(web_interface.OPENENV_GRADIO_THEME)["_stylesheets"] = []
     environment = make_environment(bound, services.sessions, services.costs)

@@ -61,6 +61,14 @@ def rest_of(sock: socket.socket) -> bytes:
     return b"".join(parts)
 
 
+def reply_from(sock: socket.socket) -> bytes:
+    """One reply whose body is a JSON object without others in it."""
+    answer = b""
+    while not answer.endswith(b"}"):
+        answer += sock.recv(65_536)
+    return answer
+
+
 def error_in(answer: bytes) -> tuple[int, dict[str, str], bytes]:
     """Status, error and head of the last reply in an answer, which must have the one format."""
     head, _, body = answer[answer.rindex(b"HTTP/1.1 ") :].partition(b"\r\n\r\n")
@@ -243,7 +251,7 @@ def test_two_hundred_keep_alive_connections_play_on() -> None:
         for pause_s in (4.0, 0.0):  # longer than the times for head and body
             for sock in sockets:
                 sock.sendall(GET)
-                assert b" 200 OK" in sock.recv(65_536)
+                assert b" 200 OK" in reply_from(sock)
             time.sleep(pause_s)
         assert len(ledger) == 200
         assert not ledger.refused
@@ -316,3 +324,21 @@ def test_few_file_handles_are_not_used_up() -> None:
     finally:
         process.terminate()
         process.wait(30)
+
+
+def test_some_requests_may_come_before_the_replies_to_others(short: str) -> None:
+    with open_socket(short) as sock:
+        sock.sendall(GET * 50 + GET.replace(b"host: x", b"host: x\r\nconnection: close"))
+        assert rest_of(sock).count(b"HTTP/1.1 200") == 51
+
+
+def test_a_client_that_sends_on_without_reading_fills_no_memory() -> None:
+    with guarded(make_app()) as (url, ledger), open_socket(url) as sock:
+        sock.settimeout(10)
+        sent = 0
+        with suppress(TimeoutError, ConnectionError):
+            while sent < 20_000_000:
+                sent += sock.send(GET * 100)
+        assert sent < 20_000_000
+        assert ledger.refused["pipelined"] == 1
+        assert httpx.get(f"{url}/health", trust_env=False, timeout=DEADLINE_S).status_code == 200

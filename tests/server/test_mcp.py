@@ -114,6 +114,16 @@ async def test_the_handshake_gives_out_a_session(client: httpx.AsyncClient, moun
     assert len(listed.json()["result"]["tools"]) == 4
 
 
+@pytest.mark.parametrize("number", [2**63, 2**64, -(2**70)])
+async def test_an_id_of_any_size_comes_back(client: httpx.AsyncClient, number: int) -> None:
+    started = await client.post("/mcp", json=call("initialize", {"protocolVersion": "2025-03-26"}, number))
+    headers = {"mcp-session-id": started.headers["mcp-session-id"]}
+    listed = await client.post("/mcp", json=call("tools/list", id=number), headers=headers)
+    refused = await client.post("/mcp", json=call("tools/call", {"name": "fly"}, number), headers=headers)
+    replies = [started, listed, refused]
+    assert [(reply.status_code, json.loads(reply.content)["id"]) for reply in replies] == [(200, number)] * 3
+
+
 async def test_an_unknown_version_is_answered_with_a_known_one(client: httpx.AsyncClient) -> None:
     for params in ({"protocolVersion": "1999-01-01"}, {}, [1]):
         reply = await client.post("/mcp", json=call("initialize") | {"params": params})

@@ -8,6 +8,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,57 @@ def test_the_page_serves_no_file(page: httpx.Client, cache: Path, secret: Path, 
         reply = page.get(f"{mount}/web/{path}")
         assert SECRET not in reply.text
         assert reply.status_code in (403, 404), path
+
+
+@pytest.mark.parametrize("function", [9999, -1, None, True, "0", 1.5])
+def test_a_function_that_does_not_exist_is_refused(page: httpx.Client, function: Any):
+    functions(page, "")
+    body = {"data": [], "fn_index": function, "session_hash": "x"}
+    reply = page.post("/web/gradio_api/queue/join", json=body)
+    assert reply.status_code == 422
+    assert error_of(reply)["message"].startswith("fn_index: ")
+
+
+@pytest.mark.parametrize("value", [10**30, None, ["list"], {"a": 1}, True, 1.5, -1])
+def test_odd_values_show_nothing_of_the_inside(page: httpx.Client, value: Any):
+    """One function after the other, with the value in every place, and without any."""
+    for function in functions(page, ""):
+        for data in ([value for _ in function["inputs"]], []):
+            answer = call(page, "", function["id"], data)
+            for inside in (
+                "object at 0x",
+                "Traceback",
+                "NoneType",
+                "unhashable",
+                "has no attribute",
+                "gradio.",
+            ):
+                assert inside not in answer, (function["api_name"], data)
+
+
+def test_a_visitor_who_has_left_costs_a_line_of_the_log(tmp_path: Path):
+    log = tmp_path / "log"
+    with (
+        log.open("wb") as stream,
+        live_server(stderr=stream, INFERENCEGYM_LOG_LEVEL="INFO") as url,
+        httpx.Client(base_url=url, trust_env=False, timeout=DEADLINE_S) as client,
+    ):
+        functions(client, "")
+        before = log.stat().st_size
+        with suppress(httpx.RemoteProtocolError):  # cut off in the middle
+            client.get("/web/gradio_api/queue/data?session_hash=nobody")
+        call(client, "", 0, ["too", "many", "values", "of", "the", "wrong", "kind", "altogether"])
+    lines = log.read_bytes()[before:].splitlines()
+    assert 0 < len(lines) < 12
+    assert all(json.loads(line) for line in lines)
+
+
+def test_mounts_that_are_first_visited_together_all_have_a_page():
+    with live_server() as url, httpx.Client(base_url=url, trust_env=False, timeout=DEADLINE_S) as client:
+        for mount in MOUNTS:
+            client.get(f"{mount}/web/")
+        for mount in MOUNTS:
+            assert len(functions(client, mount)) > 10
 
 
 @pytest.mark.parametrize("mount", MOUNTS)
