@@ -68,19 +68,19 @@ bench: $(DEV_STAMP) ## Measure steps per second, start-up time and memory
 	$(PY) -m inferencegym.gym.benchmark
 
 fidelity: $(DEMO_STAMP) ## Errors of the pack and of the fast simulator, into ENVIRONMENT.md and docs/
-	$(PY) -m simulator.fidelity_report
+	$(PY) -m simulator.reference.fidelity_report
 
 screenshots: $(DEV_STAMP) ## Take the README's pictures of the page (needs Debian's chromium)
 	$(PY) -m tests.dashboard.screenshots
 
 traces: $(TRACES_STAMP) ## Rebuild the measured trace pack
-	$(PY) -m simulator.data.build_traces
+	$(PY) -m simulator.packs.building.build_traces
 
 test-traces: $(TRACES_STAMP) ## Test the trace pack builder against the kernel library
 	$(PY) -m pytest -q -m traces $(PYTEST_ARGS)
 
 demo: $(DEMO_STAMP) ## Train PPO (ENV=serving TASK=task1), draw its learning curve, compare it on held-out seeds
-	$(PY) -m agents.ppo_demo --env $(ENV) --task "$(TASK)"
+	$(PY) -m agents.ppo.demo --env $(ENV) --task "$(TASK)"
 
 test-demo: $(DEMO_STAMP) ## Test training, plots and what else needs the extra demo
 	$(PY) -m pytest -q -m demo $(PYTEST_ARGS)

@@ -45,11 +45,11 @@ from typing import Any, Self
 
 from pydantic import BaseModel
 
-from agents.llm_api import ChatSettings, has_key
-from agents.output_files import check_writable
-from agents.players import Player, start_player
+from agents.compare.output_files import check_writable
+from agents.compare.players import Player, start_player
+from agents.llm.api import ChatSettings, has_key
+from agents.llm.task_text import find_task, has_task
 from agents.registry import get_agent, rule_name
-from agents.task_text import find_task, has_task
 from env.protocols import Agent, listed_tasks, report_of
 from inferencegym.client import InferenceGymClient
 from inferencegym.errors import InferenceGymError, InvalidValueError

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from agents.task_text import find_task
+from agents.llm.task_text import find_task
 from env.checks import checked_seed
 from env.protocols import Agent, TaskName
 from inferencegym.errors import UnknownNameError

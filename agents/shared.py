@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from agents.task_text import find_task
+from agents.llm.task_text import find_task
 from inferencegym.errors import InferenceGymError
 from inferencegym.registry import get_spec
 
@@ -15,14 +15,14 @@ Factory = Callable[[str, int], Any]
 
 
 def ppo_agent(env: str) -> Factory:
-    """The policy that ``agents.ppo_demo`` trained on an environment (short name).
+    """The policy that ``agents.ppo.demo`` trained on an environment (short name).
 
     What it returns raises InferenceGymError when a task has no policy, or the extra ``gym`` is missing.
     """
 
     def make(task_id: str, seed: int) -> Any:
         try:
-            from agents.ppo_policy import load_agent
+            from agents.ppo.policy import load_agent
         except ModuleNotFoundError as missing:
             raise InferenceGymError(
                 f"The agent ppo needs {missing.name}.", "Install the extra: pip install 'inferencegym[gym]'."
@@ -39,7 +39,7 @@ def llm_agent(env: str) -> Factory:
     """
 
     def make(task_id: str, seed: int) -> Any:
-        from agents.llm import LLMAgent
+        from agents.llm.agent import LLMAgent
 
         return LLMAgent(env, task_id, seed)
 

@@ -1,7 +1,7 @@
 """InferenceGym: reinforcement-learning environments for running LLM inference.
 
-Names are imported on first use: the layers of an environment import ``inferencegym.models`` and must not
-pay for the HTTP client, and the HTTP client must not pay for ``openenv``.
+Names are imported on first use: the layers of an environment import ``inferencegym.models.serving`` and must
+not pay for the HTTP client, and the HTTP client must not pay for ``openenv``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from inferencegym.async_client import AsyncInferenceGymClient, AsyncSession
     from inferencegym.client import InferenceGymClient, Session
     from inferencegym.errors import InferenceGymError
-    from inferencegym.models import QuantTier, RewardConfig, ServeAction, ServeObservation
+    from inferencegym.models.serving import QuantTier, RewardConfig, ServeAction, ServeObservation
     from inferencegym.openenv_client import InferenceGymEnv
     from inferencegym.replies import Grade, StepResult
 

@@ -27,7 +27,7 @@ import httpx
 from inferencegym.calls import Actions, Call, Config
 from inferencegym.connection import GOODBYE_S, REMEMBERED, ClientOptions, Connection
 from inferencegym.errors import InferenceGymError
-from inferencegym.models import ServeObservation
+from inferencegym.models.serving import ServeObservation
 from inferencegym.registry import TaskName
 from inferencegym.replies import Baseline, Grade, Health, ObsT, TaskEntry
 from inferencegym.session import Session

@@ -35,7 +35,7 @@ from inferencegym.errors import (
     ServerUnavailableError,
     SessionNotFoundError,
 )
-from inferencegym.models import EpisodeState, ServeAction, ServeObservation
+from inferencegym.models.serving import EpisodeState, ServeAction, ServeObservation
 from inferencegym.registry import EnvSpec, get_spec
 from inferencegym.session import action_body
 from inferencegym.token import with_token

@@ -13,9 +13,9 @@ from pydantic import ValidationError
 
 from inferencegym.errors import InferenceGymError
 from inferencegym.registry import EnvSpec, all_specs
-from server.listening import why_not_listen
-from server.setting_checks import environment_problems
-from server.settings import Settings, told
+from server.operations.listening import why_not_listen
+from server.operations.setting_checks import environment_problems
+from server.operations.settings import Settings, told
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -43,12 +43,12 @@ def create_app(settings: Settings | None = None, specs: Sequence[EnvSpec] | None
     import anyio.to_thread
     from starlette.routing import Mount
 
-    from server.light_openenv import import_openenv
+    from server.openenv.light_openenv import import_openenv
 
     import_openenv()
     from server.bound import BoundEnv
     from server.env_app import build_env_app
-    from server.logs import configure_logging
+    from server.operations.logs import configure_logging
     from server.services import Services
 
     settings = settings or Settings()
@@ -122,8 +122,8 @@ def main() -> None:
             spec.part("info")()
     except InferenceGymError as error:  # a setting of an environment, such as a trace pack that is not there
         _give_up([str(error)])
-    from server.connections import Connections, files_allowed
-    from server.guarded_http import protocols
+    from server.guard.connections import Connections, files_allowed
+    from server.guard.guarded_http import protocols
 
     app = create_app(settings)
     connections = Connections(settings, files_allowed())

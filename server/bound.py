@@ -13,9 +13,9 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from env.protocols import Episode, Grader, TaskInfo, listed_tasks, task_named
 from inferencegym.registry import EnvSpec, TaskName
-from server.episodes import EpisodeStart, StepResult, take_step
-from server.explain import explain
-from server.schemas import reset_models, step_models
+from server.api.explain import explain
+from server.api.schemas import reset_models, step_models
+from server.sessions.episodes import EpisodeStart, StepResult, take_step
 
 __all__ = ["DEFAULT_SEED", "BoundEnv", "reply_parts"]
 

@@ -9,15 +9,15 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.routing import Mount
 
+from server.api.errors import install_handlers
+from server.api.pipeline import GymApp
+from server.api.routes import add_rest_routes
+from server.api.schemas import ErrorReply
 from server.bound import BoundEnv
 from server.dashboard.mount import WebPage
-from server.docs_page import add_docs_page
-from server.errors import install_handlers
-from server.landing import landing_page
-from server.openenv_routes import OpenEnvRoutes, openenv_routes
-from server.pipeline import GymApp
-from server.routes import add_rest_routes
-from server.schemas import ErrorReply
+from server.openenv.routes import OpenEnvRoutes, openenv_routes
+from server.pages.docs_page import add_docs_page
+from server.pages.landing import landing_page
 from server.services import Services
 
 __all__ = ["build_env_app"]

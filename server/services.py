@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from server.costs import Costs
-from server.grading import GradingDesk
-from server.metrics import Metrics
-from server.raw import Handler
-from server.sessions import Places, SessionManager
-from server.settings import Settings
+from server.api.raw import Handler
+from server.guard.costs import Costs
+from server.operations.metrics import Metrics
+from server.operations.settings import Settings
+from server.sessions.grading import GradingDesk
+from server.sessions.manager import Places, SessionManager
 
 __all__ = ["Services"]
 

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import pytest
 
 import inference
-from agents.players import LocalPlayer
-from grader.policies import TwoMode
-from grader.serving import GRADER
+from agents.compare.players import LocalPlayer
+from grader.serving.grader import GRADER
+from grader.serving.policies import TwoMode
 from inference import main
-from inferencegym.models import ServeAction
-from tests.agents.fake_chat import Answer, FakeChat, fake_chat, said
+from inferencegym.models.serving import ServeAction
+from tests.agents.llm.fake_chat import Answer, FakeChat, fake_chat, said
 from tests.live import ROOT
 from tests.server.conftest import make_app, serve
 

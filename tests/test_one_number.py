@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from agents.serving import AGENTS
-from env.serving import make_env
-from env.serving_tasks import TASKS
-from grader.serving import GRADER
+from agents.serving.agents import AGENTS
+from env.serving.episode import make_env
+from env.serving.tasks import TASKS
+from grader.serving.grader import GRADER
 from inferencegym import InferenceGymClient, InferenceGymEnv, ServeAction
 from tests.live import ROOT, live_server
 

@@ -15,7 +15,7 @@ import typer
 from inferencegym.cli import traces
 from inferencegym.cli.compare import compare
 from inferencegym.cli.config import ConfigOption, config_of
-from inferencegym.cli.market import market_app
+from inferencegym.cli.market.commands import market_app
 from inferencegym.cli.traces_import import import_traces
 from inferencegym.errors import InferenceGymError, InvalidValueError, UnknownNameError
 from inferencegym.options import hyphened
@@ -103,7 +103,7 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Play one episode with a named agent; print its score and breakdown."""
-    from agents.output_files import check_writable
+    from agents.compare.output_files import check_writable
     from inferencegym.cli.files import save_episode
     from inferencegym.cli.play import play
     from inferencegym.cli.show import progress, show_episode

@@ -12,7 +12,7 @@ from inferencegym.cli.config import ConfigOption, config_of
 from inferencegym.errors import InferenceGymError, InvalidValueError
 
 if TYPE_CHECKING:
-    from agents.compare import Comparison
+    from agents.compare.compare import Comparison
 
 __all__ = ["check_writable", "compare"]
 
@@ -47,10 +47,10 @@ def compare(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no tables.")] = False,
 ) -> None:
     """Let agents play the same episodes and compare their scores."""
-    from agents import compare_report as report
-    from agents.compare import make_plan, parse_seeds, run_plan
-    from agents.episodes import cpu_count
-    from agents.results import Scores
+    from agents.compare import report
+    from agents.compare.compare import make_plan, parse_seeds, run_plan
+    from agents.compare.episodes import cpu_count
+    from agents.compare.results import Scores
     from inferencegym.cli.show import counting
 
     plan = make_plan(
@@ -88,7 +88,7 @@ def compare(
 
 def _write_all(writers: _Writers) -> None:
     """Write the files; one that cannot be written keeps no other from it."""
-    from agents.output_files import write_file
+    from agents.compare.output_files import write_file
 
     failure: InferenceGymError | None = None
     for option, (path, write) in writers.items():
@@ -107,7 +107,7 @@ def _show(comparison: Comparison) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from agents import compare_report as report
+    from agents.compare import report
 
     console = Console()
     if not console.is_terminal:
@@ -141,7 +141,7 @@ def check_writable(paths: dict[str, Path | None]) -> None:
 
     Raises InvalidValueError that names the option.
     """
-    from agents import output_files
+    from agents.compare import output_files
 
     taken = dict[Path, str]()
     for option, path in paths.items():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from agents.output_files import write_file
+from agents.compare.output_files import write_file
 from env.protocols import task_named
 from inferencegym.errors import InvalidValueError, UnknownNameError
 from inferencegym.registry import get_spec

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agents.llm.task_text import has_task
 from agents.registry import get_agent
-from agents.task_text import has_task
 from env.protocols import Agent, AgentReport, report_of, task_named
 from inferencegym.cli.files import LogRecord, ReplayRecord
 from inferencegym.errors import InvalidValueError, UnknownNameError

@@ -27,8 +27,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 
 def find_pack(pack: str | None) -> Path:
     """The file of a pack that is given by name or path. Raises UnknownNameError, TracePackError."""
-    from simulator.data.pack_io import PACK_SUFFIX
-    from simulator.packs import pack_path
+    from simulator.packs.io import PACK_SUFFIX
+    from simulator.packs.on_offer import pack_path
 
     if pack is not None and ("/" in pack or pack.endswith(PACK_SUFFIX) or Path(pack).is_file()):
         return Path(pack)
@@ -41,8 +41,8 @@ def list_packs(as_json: JsonOption = False) -> None:
     from rich.table import Table
 
     from inferencegym.cli.show import print_json
-    from simulator.data.pack_io import read_pack
-    from simulator.packs import known_packs, pack_name, pack_path
+    from simulator.packs.io import read_pack
+    from simulator.packs.on_offer import known_packs, pack_name, pack_path
 
     path_in_use = pack_path()
     used = pack_name(path_in_use)
@@ -85,7 +85,7 @@ def show_pack(pack: PackArgument = None, as_json: JsonOption = False) -> None:
     from rich.table import Table
 
     from inferencegym.cli.show import print_json
-    from simulator.data.pack_io import read_pack
+    from simulator.packs.io import read_pack
 
     where = find_pack(pack)
     content = read_pack(where)
@@ -123,10 +123,10 @@ def build_pack(
     ] = None,
 ) -> None:
     """Build a trace pack for a GPU, a model and an engine from measured kernels."""
-    from agents.output_files import check_writable
-    from simulator.data.build_traces import BuildOptions, build
-    from simulator.data.pack_checks import findings
-    from simulator.data.pack_io import PACK_SUFFIX, write_pack
+    from agents.compare.output_files import check_writable
+    from simulator.packs.building.build_traces import BuildOptions, build
+    from simulator.packs.checks import findings
+    from simulator.packs.io import PACK_SUFFIX, write_pack
 
     if source not in ("measured", "roofline"):
         raise InvalidValueError("source", source, "measured or roofline")
@@ -150,8 +150,8 @@ def tell_how_to_play(path: Path) -> None:
 
 def validate_pack(pack: PackArgument = None) -> None:
     """Hold a pack to the schema and to physics; exit code 1 if it fails."""
-    from simulator.data.pack_checks import faults, findings
-    from simulator.data.pack_io import read_pack
+    from simulator.packs.checks import faults, findings
+    from simulator.packs.io import read_pack
 
     file = find_pack(pack)
     content = read_pack(file)
@@ -170,9 +170,9 @@ def plot_pack(
     output: Annotated[Path | None, typer.Option(help="PNG to write; default the pack's name, here.")] = None,
 ) -> None:
     """Draw a pack: the throughput-latency frontier of each tier, and where tiers cross (needs matplotlib)."""
-    from agents.output_files import check_writable
-    from simulator.data.pack_io import read_pack
-    from simulator.data.pack_plot import write_plot
+    from agents.compare.output_files import check_writable
+    from simulator.packs.building.plot import write_plot
+    from simulator.packs.io import read_pack
 
     path = find_pack(pack)
     picture = output or Path(f"{path.stem}.png")

@@ -12,7 +12,7 @@ from inferencegym.cli.traces import find_pack, tell_how_to_play
 from inferencegym.errors import InvalidValueError
 
 if TYPE_CHECKING:
-    from simulator.data.import_report import ImportReport
+    from simulator.packs.importing.report import ImportReport
 
 __all__ = ["import_traces"]
 
@@ -69,21 +69,21 @@ def import_traces(
     from inferencegym.registry import load
 
     _check_max_error(max_error)
-    read = load("simulator.data.benchmark_readers:read_measurements")
+    read = load("simulator.packs.benchmarks.readers:read_measurements")
     if evidence is not None:
         _refuse_beside_evidence((output, system, model, memory_gib, cents_per_gpu_hour))
-        pack = load("simulator.data.pack_io:read_pack")(find_pack(evidence))
+        pack = load("simulator.packs.io:read_pack")(find_pack(evidence))
         names = pack.metadata.tier_names
         measurements = read(files, _tier_index(tier, names), names)
-        report = load("simulator.data.import_report:hold_against")(measurements, pack)
+        report = load("simulator.packs.importing.report:hold_against")(measurements, pack)
     else:
-        measurements = read(files, _tier_index(tier, load("simulator.data.pack_schema:TIER_NAMES")))
+        measurements = read(files, _tier_index(tier, load("simulator.packs.schema:TIER_NAMES")))
         if system is None:
             raise InvalidValueError("--system", system, "the GPU, such as a100_sxm")
         if output is not None:
             _check_place(output, files)
         version = {} if engine_version is None else {"engine_version": engine_version}
-        request = load("simulator.data.import_report:ImportRequest")(
+        request = load("simulator.packs.importing.report:ImportRequest")(
             system=system,
             build_date=(build_date or datetime.now(UTC)).date().isoformat(),
             model=model,
@@ -92,7 +92,7 @@ def import_traces(
             engine=engine,
             **version,
         )
-        report = load("simulator.data.import_report:import_pack")(measurements, request)
+        report = load("simulator.packs.importing.report:import_pack")(measurements, request)
     _show(report, as_json)
     if output is not None:
         _write(output, report, max_error, quiet=as_json)
@@ -109,7 +109,7 @@ def _write(output: Path, report: ImportReport, max_error: float, *, quiet: bool)
             f"up to {max_error:.1%} (--max-error)",
             "Nothing was written.",
         )
-    load("simulator.data.pack_io:write_pack")(output, report.pack)
+    load("simulator.packs.io:write_pack")(output, report.pack)
     if not quiet:
         typer.echo(f"wrote {output} ({output.stat().st_size / 1024:.0f} KiB)")
         tell_how_to_play(output)
@@ -171,7 +171,7 @@ def _figure_rows(report: ImportReport) -> tuple[str, list[tuple[str, ...]]]:
     from inferencegym.registry import load
 
     names = report.pack.metadata.tier_names
-    units: dict[str, str] = load("simulator.data.measured_figures:QUANTITIES")
+    units: dict[str, str] = load("simulator.packs.importing.measured_figures:QUANTITIES")
     errors = report.errors["predicted"]
     order = range(len(errors))
     title = f"{len(errors)} figures"
@@ -204,7 +204,7 @@ def _parameter_rows(report: ImportReport) -> list[tuple[str, ...]]:
         return []
     rows: list[tuple[str, ...]] = []
     fitted = zip(
-        load("simulator.data.import_measurements:PARAMETERS"),
+        load("simulator.packs.importing.import_measurements:PARAMETERS"),
         report.calibration.values,
         report.calibration.deviations,
         strict=True,
@@ -233,7 +233,9 @@ def _check_place(output: Path, files: list[Path]) -> None:
     """Better now than after the fit. What was measured must not be lost to a pack."""
     from inferencegym.registry import load
 
-    load("agents.output_files:check_writable")("--output", output, load("simulator.data.pack_io:PACK_SUFFIX"))
+    load("agents.compare.output_files:check_writable")(
+        "--output", output, load("simulator.packs.io:PACK_SUFFIX")
+    )
     if output.resolve() in {file.resolve() for file in files}:
         raise InvalidValueError("--output", str(output), "a file that is not among those to be read")
 

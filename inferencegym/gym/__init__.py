@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from inferencegym.gym.codec import GymCodec
     from inferencegym.gym.env import GymEnv, ServingGymEnv
     from inferencegym.gym.http_env import HTTPGymEnv
-    from inferencegym.gym.serving_vector import ServingVectorEnv
+    from inferencegym.gym.serving.vector import ServingVectorEnv
 
 __all__ = [
     "GymCodec",
@@ -38,7 +38,7 @@ _HOMES = {
     "GymEnv": "env",
     "HTTPGymEnv": "http_env",
     "ServingGymEnv": "env",
-    "ServingVectorEnv": "serving_vector",
+    "ServingVectorEnv": "serving.vector",
 }
 
 

@@ -119,7 +119,7 @@ def ppo_time_share(
 ) -> dict[str, float] | None:
     """Shares of a training run's time on a task; None without PyTorch and Stable-Baselines3."""
     try:
-        from agents.ppo_demo import Args, train
+        from agents.ppo.demo import Args, train
     except InferenceGymError:
         return None
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(sys.stderr):

@@ -2,7 +2,7 @@
 
 A :class:`GymCodec` is two tables. *Features* say how numbers of the observation model become entries of a
 float32 vector inside finite bounds; *knobs* say how entries of an action become fields of the action model.
-Environments join with one module ``inferencegym/gym/codecs/NAME.py`` that holds a ``CODEC``; one without such
+Environments join with one module ``inferencegym/gym/NAME/codec.py`` that holds a ``CODEC``; one without such
 a module gets a codec made from its schemas (:mod:`inferencegym.gym.schema_codec`).
 """
 
@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 
 from inferencegym.errors import InvalidValueError, UnknownNameError
 from inferencegym.gym.knobs import Knob
-from inferencegym.models import construct
+from inferencegym.models.serving import construct
 
 __all__ = ["ACTION_MODES", "ActionMode", "Feature", "GymCodec", "Panel", "encode_row"]
 

@@ -81,7 +81,7 @@ class ServingGymEnv(GymEnv):
     """InferenceGym/Serving-v0.
 
     **Description.** Tune one LLM engine's five knobs every simulated second while traffic changes; see
-    :class:`env.serving.InferenceEnv`.
+    :class:`env.serving.episode.InferenceEnv`.
 
     **Action space.** By ``action_mode``:
 
@@ -99,9 +99,9 @@ class ServingGymEnv(GymEnv):
     for them.
 
     **Observation space.** 16 float32 entries in [0, 1] or [-1, 1]; the table is in
-    :mod:`inferencegym.gym.codecs.serving`.
+    :mod:`inferencegym.gym.serving.codec`.
 
-    **Rewards.** In [-1, 1], see :mod:`env.reward`.
+    **Rewards.** In [-1, 1], see :mod:`env.serving.reward`.
 
     **Starting state.** One second of traffic served with the default action. ``reset(seed=n)`` is the episode
     of seed n, on every door of this project.
@@ -128,10 +128,10 @@ class ServingGymEnv(GymEnv):
         super().__init__("serving", task_id, action_mode, render_mode, config)
 
     def _make_episode(self, spec: EnvSpec, config: Mapping[str, Any] | None) -> Episode:
-        from env.serving import make_env
+        from env.serving.episode import make_env
 
         if not self._compiled:
             return make_env(self.task.id, config=config)
-        from simulator.compiled_engine import CompiledEngine
+        from simulator.serving.compiled import CompiledEngine
 
         return make_env(self.task.id, config=config, engine=CompiledEngine)

@@ -21,13 +21,13 @@ _ANY_ENV = "inferencegym.gym.env:GymEnv"
 @cache
 def _codec_module(name: str) -> Any:
     """The environment's own codec module, or None."""
-    path = f"inferencegym.gym.codecs.{name}"
-    return import_module(path) if find_spec(path) else None
+    room = f"inferencegym.gym.{name}"
+    return import_module(f"{room}.codec") if find_spec(room) else None
 
 
 @cache
 def codec_of(spec: EnvSpec) -> GymCodec:
-    """The environment's own codec (``inferencegym/gym/codecs/NAME.py``), or one made from its schemas."""
+    """The environment's own codec (``inferencegym/gym/NAME/codec.py``), or one made from its schemas."""
     module = _codec_module(spec.name)
     return codec_from_schemas(spec) if module is None else module.CODEC
 

@@ -1,7 +1,7 @@
 """Vector environments: N episodes of one task that a :class:`Batch` steps in arrays, in a few threads.
 
-An environment brings a batch (arrays and compiled loops, see ``env/serving_batch.py``), a codec, and a class
-of a few lines that joins them (``inferencegym/gym/serving_vector.py``). Seeds, autoreset, masks and infos
+An environment brings a batch (arrays and compiled loops, see ``env/serving/batch.py``), a codec, and a class
+of a few lines that joins them (``inferencegym/gym/serving/vector.py``). Seeds, autoreset, masks and infos
 are the same for all.
 """
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from inferencegym.errors import InvalidValueError
 from inferencegym.gym.codec import ActionMode, GymCodec, encode_row, feature_columns
 from inferencegym.gym.knobs import Knob, unit_of
-from simulator.compiled import compiled
+from simulator.kernels.compiled import compiled
 
 __all__ = ["VectorCodec"]
 

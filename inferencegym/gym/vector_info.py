@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from simulator.compiled import compiled
+from simulator.kernels.compiled import compiled
 
 __all__ = ["InfoColumns", "InfoWriter", "add_rows"]
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import gradio as gr
 
-from agents.compare import AgentSummary, Mean
-from agents.compare_report import header_of, row_of, rows_of
-from agents.results import Curve, Front, Scores, curve_of, front_of, scores_of
+from agents.compare.compare import AgentSummary, Mean
+from agents.compare.report import header_of, row_of, rows_of
+from agents.compare.results import Curve, Front, Scores, curve_of, front_of, scores_of
 from inferencegym.errors import InferenceGymError, UnknownNameError
 from inferencegym.registry import EnvSpec, get_spec
 from server.bound import BoundEnv
 from server.dashboard.components import environment_field, id_and_name, scripts
-from server.dashboard.connect import CONNECT_HEAD, copy_block
+from server.dashboard.connect.tab import CONNECT_HEAD, copy_block
 from server.dashboard.message import message
 from server.dashboard.wording import name_and_unit
 

@@ -22,10 +22,10 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from inferencegym.errors import InferenceGymError, InvalidValueError
-from server.clients import client_of
-from server.costs import Costs
-from server.errors import InvalidJsonError, RejectedError, error_response
-from server.raw import dumped, replayed
+from server.api.errors import InvalidJsonError, RejectedError, error_response
+from server.api.raw import dumped, replayed
+from server.guard.clients import client_of
+from server.guard.costs import Costs
 
 __all__ = ["PageDoor", "check_open", "costs_steps", "prices", "seal"]
 

@@ -22,13 +22,13 @@ from openenv.core.env_server.gradio_ui import build_gradio_app
 from inferencegym.registry import load
 from server.bound import BoundEnv
 from server.dashboard.compare import compare_tab
-from server.dashboard.connect import connect_tab
+from server.dashboard.connect.tab import connect_tab
 from server.dashboard.door import PageDoor, prices, seal
 from server.dashboard.play.tab import play_tab
 from server.dashboard.playground import PlaygroundEnvironment
 from server.dashboard.views.view import view_of
-from server.dashboard.watch import watch_tab
-from server.openenv_adapter import make_environment
+from server.dashboard.watch.tab import watch_tab
+from server.openenv.adapter import make_environment
 from server.services import Services
 
 __all__ = ["build_app"]

@@ -9,8 +9,8 @@ from gradio.context import LocalContext
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import Action, EnvironmentMetadata, Observation, State
 
-from server.clients import current_client, visitor_of
-from server.openenv_adapter import RegistryEnvironment
+from server.guard.clients import current_client, visitor_of
+from server.openenv.adapter import RegistryEnvironment
 
 __all__ = ["PlaygroundEnvironment"]
 

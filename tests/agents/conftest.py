@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.agents.fake_chat import FakeChat, fake_chat
+from tests.agents.llm.fake_chat import FakeChat, fake_chat
 
 CHAT_VARIABLES = ("HF_TOKEN", "OPENAI_API_KEY", "API_BASE_URL", "MODEL_NAME")
 

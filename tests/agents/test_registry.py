@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from agents.registry import agent_names, get_agent, rule_name
-from env.serving import make_env
+from env.serving.episode import make_env
 from inferencegym.errors import InferenceGymError, InvalidValueError, UnknownNameError
 from inferencegym.registry import EnvSpec, all_specs
 

@@ -8,8 +8,8 @@ from html import unescape
 
 import pytest
 
-from agents.compare_report import row_of, rows_of
-from agents.results import Curve, Front, curve_of, front_of, scores_of
+from agents.compare.report import row_of, rows_of
+from agents.compare.results import Curve, Front, curve_of, front_of, scores_of
 from inferencegym.registry import EnvSpec, all_specs, register, unregister
 from server.dashboard.compare import results_of, shown_tasks
 from tests.server import toy_env

@@ -12,8 +12,8 @@ import pytest
 
 from inferencegym.registry import EnvSpec, all_specs, get_spec, register, unregister
 from server.bound import BoundEnv
-from server.dashboard.connect import copy_block
-from server.dashboard.snippets import SERVER, Snippet, snippets_of
+from server.dashboard.connect.snippets import SERVER, Snippet, snippets_of
+from server.dashboard.connect.tab import copy_block
 from tests.live import live_server
 from tests.server import toy_env
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from agents.market_duel import Duel
-from agents.market_files import load_parameters, parameters_path
-from agents.market_play import named_policy
-from agents.market_policies import PriceParameters
-from agents.market_train import TrainingSettings, evolve
-from env.market import market_of
+from agents.market.duel import Duel
+from agents.market.files import load_parameters, parameters_path
+from agents.market.play import named_policy
+from agents.market.policies import PriceParameters
+from agents.market.train import TrainingSettings, evolve
+from env.market.episode import market_of
 from inferencegym.errors import InferenceGymError, InvalidValueError, UnknownNameError
 from server.dashboard.market_lab import objective, playing, training
 from server.dashboard.market_lab import retrain as retraining

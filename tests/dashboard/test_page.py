@@ -10,7 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from inferencegym.registry import all_specs
-from tests.agents.fake_chat import fake_chat
+from tests.agents.llm.fake_chat import fake_chat
 from tests.dashboard.conftest import (
     NARROW,
     WIDE,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pydantic import BaseModel, Field
 
-from agents.episodes import Job, play_episode
+from agents.compare.episodes import Job, play_episode
 from agents.registry import rule_name
 from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InferenceGymError
 from inferencegym.registry import EnvSpec, all_specs, get_spec, register, unregister
@@ -139,7 +139,7 @@ def test_an_agent_that_cannot_play_leaves_the_persons_grade(toy: BoundEnv, monke
     def missing(*_given: object) -> None:
         raise InferenceGymError("The agent lacks a key.", "Set one.")
 
-    monkeypatch.setattr("server.dashboard.recording.get_agent", missing)
+    monkeypatch.setattr("server.dashboard.watch.recording.get_agent", missing)
     played = Played(toy, "calm", 1)
     played.play({}, 1)
     text = grade_text(played.graded())

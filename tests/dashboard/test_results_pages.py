@@ -10,8 +10,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Route, expect
 
-from agents.compare_report import row_of, rows_of
-from agents.results import scores_of
+from agents.compare.report import row_of, rows_of
+from agents.compare.results import scores_of
 from inferencegym.registry import all_specs, get_spec
 from tests.dashboard.conftest import NARROW, WAIT_MS, keep_picture, open_tab, width_of
 

@@ -9,11 +9,11 @@ import pytest
 from agents.registry import get_agent
 from inferencegym.errors import InferenceGymError
 from inferencegym.registry import all_specs, get_spec
-from server.dashboard import watch
-from server.dashboard.recording import Recording, record, scene_of
 from server.dashboard.scene import Scene
 from server.dashboard.typed import typed_seed
 from server.dashboard.views.view import view_of
+from server.dashboard.watch import tab as watch
+from server.dashboard.watch.recording import Recording, record, scene_of
 
 MOST_IN_A_TITLE = 22
 """Characters that a chart's height has room for, turned by a right angle."""

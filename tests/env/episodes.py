@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from env.serving import InferenceEnv, make_env
-from env.serving_tasks import TASKS
-from inferencegym.models import QuantTier, ServeAction, ServeObservation
+from env.serving.episode import InferenceEnv, make_env
+from env.serving.tasks import TASKS
+from inferencegym.models.serving import QuantTier, ServeAction, ServeObservation
 
 TASK_IDS = list(TASKS)
 LENGTH = 200

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from agents.serving import AGENTS
+from agents.serving.agents import AGENTS
 from env.protocols import GradeResult
-from env.serving import make_env
-from grader.serving import GRADER
-from inferencegym.models import ServeAction
+from env.serving.episode import make_env
+from grader.serving.grader import GRADER
+from inferencegym.models.serving import ServeAction
 
 TASK_IDS = ("task1", "task2", "task3")
 REFERENCE_AGENTS = ("random", "zero", "baseline", "static", "reactive", "adaptive")

@@ -28,7 +28,7 @@ from inferencegym.errors import (
     ServerUnavailableError,
     UnknownNameError,
 )
-from inferencegym.models import EpisodeState
+from inferencegym.models.serving import EpisodeState
 from inferencegym.session import Session, action_body
 from tests.inferencegym.fake_server import FakeServer, page
 

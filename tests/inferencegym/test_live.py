@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from env.serving import make_env
+from env.serving.episode import make_env
 from inferencegym import (
     AsyncInferenceGymClient,
     InferenceGymClient,

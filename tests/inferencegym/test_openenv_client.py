@@ -21,7 +21,7 @@ from inferencegym.errors import (
     ServerUnavailableError,
     SessionNotFoundError,
 )
-from inferencegym.models import EpisodeState
+from inferencegym.models.serving import EpisodeState
 from inferencegym.openenv_client import EnvServerError
 from tests.inferencegym.fake_server import OBSERVATION
 from tests.live import free_port

@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from agents.task_text import action_schema
+from agents.llm.task_text import action_schema
 from inferencegym.registry import EnvSpec, all_specs
 
 MODELS = ("action_model", "config_model", "observation_model", "state_model")

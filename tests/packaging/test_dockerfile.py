@@ -51,7 +51,7 @@ def test_only_what_the_server_needs_enters_the_build() -> None:
         ("server/app.py", True),
         ("server/__pycache__/app.cpython-311.pyc", False),
         ("simulator/data/x.pyc", False),
-        ("tests/server/test_app.py", False),
+        ("tests/server/operations/test_app.py", False),
         (".git/config", False),
         (".env", False),
         ("servers/x.py", False),

@@ -13,7 +13,7 @@ import httpx
 import pytest
 import yaml
 
-from server.settings import PREFIX, Settings
+from server.operations.settings import PREFIX, Settings
 from tests.live import live_server
 from tests.packaging.repository import ROOT
 
@@ -64,7 +64,7 @@ NOT_PASTED = ("make ", "docker ", ". .venv/bin/activate", "inferencegym serve")
 """Commands that go on for ever, or that the tests have done."""
 SHORTER = {
     "inferencegym compare": "--seeds 2",
-    "python -m agents.routing_frontier": "--seeds 2",
+    "python -m agents.routing.frontier": "--seeds 2",
     "inferencegym market train-ga": "--generations 1 --population-size 4 --seeds 12",
 }
 """Options for what would take minutes; the last of an option counts."""
@@ -138,7 +138,7 @@ def test_the_api_table_names_every_endpoint_that_exists(url: str) -> None:
 
 
 def test_the_task_table_is_the_registrys() -> None:
-    from env.serving_tasks import TASKS
+    from env.serving.tasks import TASKS
 
     for task in TASKS.values():
         row = next(line for line in section("Environments").splitlines() if line.startswith(f"| `{task.id}`"))

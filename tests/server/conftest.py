@@ -15,7 +15,7 @@ from fastapi import FastAPI
 
 from inferencegym import registry
 from server.app import create_app
-from server.settings import Settings
+from server.operations.settings import Settings
 from tests.server.toy_env import SPEC as TOY
 
 QUIET: dict[str, Any] = {"log_level": "ERROR", "rate_limit": "off"}

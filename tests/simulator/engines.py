@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inferencegym.models import EngineTiming
-from simulator import engine as kernel
-from simulator.serving_engine import EngineModel, Knobs, SecondResult, ServingEngine
-from simulator.trace_table import TraceTable, load_trace_table
-from simulator.workload import EpisodeTraffic, WorkloadGenerator
-from simulator.workload_config import WorkloadConfig
+from inferencegym.models.serving import EngineTiming
+from simulator.packs.trace_table import TraceTable, load_trace_table
+from simulator.serving import kernel
+from simulator.serving.engine import EngineModel, Knobs, SecondResult, ServingEngine
+from simulator.serving.traffic.config import WorkloadConfig
+from simulator.serving.traffic.workload import EpisodeTraffic, WorkloadGenerator
 
 TABLE: TraceTable = load_trace_table()
 PACK = TABLE.metadata

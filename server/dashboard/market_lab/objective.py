@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import gradio as gr
 
-from inferencegym.market_models import AVG_WAIT_MAX, AVG_WAIT_MIN, PRICE_LIMIT_HIGH, PRICE_LIMIT_LOW
+from inferencegym.models.market import AVG_WAIT_MAX, AVG_WAIT_MIN, PRICE_LIMIT_HIGH, PRICE_LIMIT_LOW
 from server.dashboard.typed import checked_number
-from simulator.market_config import load_market
+from simulator.market.config import load_market
 
 __all__ = ["Objective", "checked_objective", "objective_inputs", "objective_of"]
 

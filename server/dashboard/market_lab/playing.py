@@ -6,8 +6,8 @@ from typing import Any
 
 import gradio as gr
 
-from agents.market_duel import EVENT_HOURS, Duel
-from agents.market_policies import PriceParameters
+from agents.market.duel import EVENT_HOURS, Duel
+from agents.market.policies import PriceParameters
 from inferencegym.errors import InferenceGymError
 from server.dashboard.door import costs_steps
 from server.dashboard.download import file_of

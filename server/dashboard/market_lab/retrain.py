@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from inferencegym.errors import InferenceGymError, InvalidValueError
-from server.clients import LOCAL, is_loopback
 from server.dashboard.market_lab.retrain_order import Order, Standing, Trained
+from server.guard.clients import LOCAL, is_loopback
 
 __all__ = [
     "BEAT_S",

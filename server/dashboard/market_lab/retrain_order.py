@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simulator.market_config import MarketSetup, load_market
+from simulator.market.config import MarketSetup, load_market
 
 __all__ = ["Order", "Standing", "Trained"]
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from agents.compare import Mean
-from agents.market_files import load_parameters
-from agents.market_plain_arena import GAINS, RULE, PlainArena
-from agents.market_policies import PARAMETER_NAMES, PriceParameters
-from agents.market_train import HELD_OUT_SEEDS, TrainingSettings, evolve, make_arena
+from agents.compare.compare import Mean
+from agents.market.files import load_parameters
+from agents.market.plain_arena import GAINS, RULE, PlainArena
+from agents.market.policies import PARAMETER_NAMES, PriceParameters
+from agents.market.train import HELD_OUT_SEEDS, TrainingSettings, evolve, make_arena
 from server.dashboard.market_lab.retrain_order import Order, Standing, Trained
-from simulator.market_kernel import DEAD, SCALE
+from simulator.market.kernel import DEAD, SCALE
 
 __all__ = ["train"]
 
@@ -32,7 +32,7 @@ NICENESS = 5
 
 def train(order: Order, on_generation: Callable[[int, int], None]) -> Trained:
     """Search from the order's start and measure what was found. ``on_generation``: see
-    :func:`agents.market_train.evolve`.
+    :func:`agents.market.train.evolve`.
 
     Raises InferenceGymError: numba is missing, or the order asks for what is not allowed.
     """

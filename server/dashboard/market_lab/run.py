@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from agents.market_duel import Duel
-from agents.market_files import PATTERN, load_parameters, newest_parameters, read_parameters
-from agents.market_play import POLICIES, Policy, gain_policy, named_policy
-from agents.market_policies import PriceParameters
+from agents.market.duel import Duel
+from agents.market.files import PATTERN, load_parameters, newest_parameters, read_parameters
+from agents.market.play import POLICIES, Policy, gain_policy, named_policy
+from agents.market.policies import PriceParameters
 from inferencegym.errors import InferenceGymError, InvalidValueError, UnknownNameError
-from inferencegym.market_models import ARRIVAL_RATE_MAX, ARRIVAL_RATE_MIN, GPUS_MAX, GPUS_MIN
+from inferencegym.models.market import ARRIVAL_RATE_MAX, ARRIVAL_RATE_MIN, GPUS_MAX, GPUS_MIN
 from server.dashboard.market_lab.objective import checked_objective
 from server.dashboard.typed import checked_number, typed_seed
-from simulator.market_config import MarketSetup, load_market
-from simulator.market_kernel import EPISODE_HOURS_MAX, OPENING_HOURS
+from simulator.market.config import MarketSetup, load_market
+from simulator.market.kernel import EPISODE_HOURS_MAX, OPENING_HOURS
 
 __all__ = [
     "CHOICES",

@@ -8,15 +8,15 @@ from uuid import uuid4
 
 import numpy as np
 
-from agents.market_duel import EVENT_HOURS, SHOCK_LIMITS, SURGE_ARRIVALS, Duel, Row
-from agents.market_play import make_demand
+from agents.market.duel import EVENT_HOURS, SHOCK_LIMITS, SURGE_ARRIVALS, Duel, Row
+from agents.market.play import make_demand
 from server.dashboard.drawing import chart_of, tile_of
 from server.dashboard.market_lab.run import Run
 from server.dashboard.scene import Action, Scene, Span, stretches
 from server.dashboard.views.market import VIEW
 from server.dashboard.views.view import Panel, Signal
-from simulator.market_config import ScheduledEvent
-from simulator.market_kernel import OPENING_HOURS, SCALE
+from simulator.market.config import ScheduledEvent
+from simulator.market.kernel import OPENING_HOURS, SCALE
 
 __all__ = ["ACTIONS", "scene_of"]
 

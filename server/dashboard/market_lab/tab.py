@@ -25,8 +25,8 @@ from server.dashboard.market_lab.training import STARTS, cancelled, train
 from server.dashboard.message import NO_MESSAGE
 from server.dashboard.player import player
 from server.dashboard.typed import seed_field
-from simulator.market_config import load_market
-from simulator.market_kernel import SCALE
+from simulator.market.config import load_market
+from simulator.market.kernel import SCALE
 
 __all__ = ["market_lab_tab"]
 

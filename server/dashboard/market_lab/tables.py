@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from agents.market_duel import EVENT_HOURS, Duel, Row, Summary
-from agents.market_policies import PARAMETER_NAMES, PriceParameters, parameter_bounds
+from agents.market.duel import EVENT_HOURS, Duel, Row, Summary
+from agents.market.policies import PARAMETER_NAMES, PriceParameters, parameter_bounds
 from server.dashboard.market_lab.run import Run
 from server.dashboard.wording import fixed, signed
-from simulator.market_config import MarketSetup
-from simulator.market_kernel import SCALE
+from simulator.market.config import MarketSetup
+from simulator.market.kernel import SCALE
 
 __all__ = ["averages", "parameters", "table"]
 

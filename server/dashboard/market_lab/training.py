@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 import gradio as gr
 
-from agents.market_policies import PriceParameters
+from agents.market.policies import PriceParameters
 from inferencegym.errors import InferenceGymError, UnknownNameError
-from server.clients import visitor_of
 from server.dashboard.door import costs_steps
 from server.dashboard.market_lab.objective import checked_objective
 from server.dashboard.market_lab.playing import shown
@@ -30,7 +29,8 @@ from server.dashboard.market_lab.retrain_order import Order, Trained
 from server.dashboard.market_lab.run import CHOICES, RETRAINED, Run, checked_setup
 from server.dashboard.message import NO_MESSAGE, message
 from server.dashboard.typed import checked_number
-from simulator.market_kernel import SCALE
+from server.guard.clients import visitor_of
+from simulator.market.kernel import SCALE
 
 __all__ = ["STARTS", "cancelled", "train"]
 

@@ -13,9 +13,9 @@ from pydantic import BaseModel
 from agents.registry import rule_name
 from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InferenceGymError
 from server.bound import BoundEnv
-from server.dashboard.recording import Recording, Side, scene_of
 from server.dashboard.scene import Outcome, Scene
-from server.episodes import StepResult
+from server.dashboard.watch.recording import Recording, Side, scene_of
+from server.sessions.episodes import StepResult
 
 __all__ = ["Graded", "Played"]
 

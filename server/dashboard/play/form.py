@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel
 
-from agents.task_text import action_schema
+from agents.llm.task_text import action_schema
 from env.protocols import TaskInfo
 from inferencegym.errors import InferenceGymError
 from server.bound import BoundEnv

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from env.routing_tasks import get_task
+from env.routing.tasks import get_task
 from server.dashboard.views.view import REWARD, Panel, Signal, View
 
 __all__ = ["VIEW"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from env.serving_tasks import get_task
+from env.serving.tasks import get_task
 from server.dashboard.views.view import REWARD, Panel, Signal, View
-from simulator.packs import pack_path
-from simulator.trace_table import load_trace_table
+from simulator.packs.on_offer import pack_path
+from simulator.packs.trace_table import load_trace_table
 
 __all__ = ["VIEW"]
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from env.serving_batch import OBSERVATION_COLUMNS
+from env.serving.batch import OBSERVATION_COLUMNS
 from inferencegym.errors import InvalidValueError, UnknownNameError
 from inferencegym.gym.codec import Feature, GymCodec
-from inferencegym.gym.codecs.serving import CODEC, OBSERVATION_NAMES
 from inferencegym.gym.knobs import real
+from inferencegym.gym.serving.codec import CODEC, OBSERVATION_NAMES
 from inferencegym.gym.vector_codec import VectorCodec
-from inferencegym.models import PriorityDistribution, ServeAction, ServeObservation
+from inferencegym.models.serving import PriorityDistribution, ServeAction, ServeObservation
 from tests.inferencegym.gym.tools import MODES
 
 OBSERVATIONS = st.builds(

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from env.serving import make_env
+from env.serving.episode import make_env
 from inferencegym.errors import EpisodeDoneError, InferenceGymError, InvalidValueError
 from inferencegym.gym import GymEnv, ServingGymEnv
-from inferencegym.gym.codecs.serving import CODEC
+from inferencegym.gym.serving.codec import CODEC
 from tests.inferencegym.gym.tools import MODES, TASKS, make, toy_registered
 
 HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None

@@ -9,7 +9,7 @@ import pytest
 
 import inferencegym.gym  # noqa: F401 (registers)
 from inferencegym.errors import InvalidValueError
-from inferencegym.gym.routing_vector import RoutingVectorEnv
+from inferencegym.gym.routing.vector import RoutingVectorEnv
 from inferencegym.registry import EnvSpec, all_specs
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferencegym.errors import InvalidValueError
-from inferencegym.gym.codecs.serving import CODEC
 from inferencegym.gym.knobs import choice, flag, real, whole
+from inferencegym.gym.serving.codec import CODEC
 
 KV, SPEC, BATCH, DISAGG, TIER = CODEC.knobs
 

@@ -10,8 +10,8 @@ import pytest
 
 import inferencegym.gym
 from inferencegym.errors import UnknownNameError
-from inferencegym.gym.codecs.serving import CODEC
 from inferencegym.gym.registration import codec_of
+from inferencegym.gym.serving.codec import CODEC
 from inferencegym.registry import all_specs, get_spec
 from tests.inferencegym.gym.tools import SERVING, make, make_vec, toy_registered
 

@@ -21,7 +21,7 @@ from inferencegym.errors import (
     UnknownNameError,
 )
 from inferencegym.gym import ServingGymEnv
-from inferencegym.gym.serving_vector import ServingVectorEnv
+from inferencegym.gym.serving.vector import ServingVectorEnv
 from tests.inferencegym.gym.tools import MODES, SERVING, TASKS, assert_same_infos, make, make_vec
 
 AUTORESET = tuple(AutoresetMode)

@@ -1,0 +1,1 @@
+"""Agents beside each other on the same seeds: episodes, tables, committed results."""

@@ -1,0 +1,1 @@
+"""Agents that play Market, and their training."""

@@ -1,0 +1,1 @@
+"""Proximal policy optimisation: what a network sees, the network, its training."""

@@ -1,0 +1,1 @@
+"""Programs that answer a question about the environments once; nothing imports them."""

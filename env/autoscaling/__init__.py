@@ -1,0 +1,1 @@
+"""InferenceGym/Autoscaling-v0: episode, reward, tasks."""

@@ -1,0 +1,1 @@
+"""InferenceGym/Market-v0: episode, reward, tasks."""

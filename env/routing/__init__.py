@@ -1,0 +1,1 @@
+"""InferenceGym/Routing-v0: episode, reward, tasks."""

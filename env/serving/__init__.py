@@ -1,0 +1,1 @@
+"""InferenceGym/Serving-v0: episode, reward, tasks."""

@@ -1,0 +1,1 @@
+"""`inferencegym market`: episodes, training and duels on the command line."""

@@ -1,0 +1,1 @@
+"""Autoscaling as a gymnasium environment."""

@@ -1,1 +1,0 @@
-"""Codecs of the environments, found by name: see :mod:`inferencegym.gym.codec`."""

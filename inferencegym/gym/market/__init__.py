@@ -1,0 +1,1 @@
+"""Market as a gymnasium environment."""

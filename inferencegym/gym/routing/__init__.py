@@ -1,0 +1,1 @@
+"""Routing as a gymnasium environment."""

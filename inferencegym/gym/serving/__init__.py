@@ -1,0 +1,1 @@
+"""Serving as a gymnasium environment."""

@@ -1,0 +1,1 @@
+"""The REST routes: paths, bodies, errors and what explains them."""

@@ -1,0 +1,1 @@
+"""Connect: how to call the server from elsewhere."""

@@ -1,0 +1,1 @@
+"""Watch: an agent or two play an episode."""

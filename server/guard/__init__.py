@@ -1,0 +1,1 @@
+"""What keeps strangers from reading, freezing or starving the server."""

@@ -1,0 +1,1 @@
+"""The OpenEnv protocol: REST, WebSocket and MCP."""

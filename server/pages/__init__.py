@@ -1,0 +1,1 @@
+"""Pages of text: the landing page, the API's documentation."""

@@ -1,0 +1,1 @@
+"""Episodes that clients play, warm and cold, and their grading."""

@@ -1,0 +1,1 @@
+"""A fleet of replicas that are started, served with traffic, and lost."""

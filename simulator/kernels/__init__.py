@@ -1,0 +1,1 @@
+"""What every environment computes with: compiled copies of plain functions, and random numbers in them."""

@@ -1,0 +1,1 @@
+"""A market for GPU time."""

@@ -1,0 +1,1 @@
+"""Trace packs: measured speeds, memory and prices of a model on a GPU, as tables."""

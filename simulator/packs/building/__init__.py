@@ -1,0 +1,1 @@
+"""How packs are made: from measured kernels or from first principles, and compared with measurements."""

@@ -1,0 +1,1 @@
+"""One LLM inference engine, a second at a time."""

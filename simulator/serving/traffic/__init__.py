@@ -1,0 +1,1 @@
+"""What arrives at an engine: drawn, recorded and replayed requests."""
