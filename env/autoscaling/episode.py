@@ -31,7 +31,7 @@ from inferencegym.models.autoscaling import (
     Move,
     RewardBreakdown,
 )
-from inferencegym.models.serving import construct
+from inferencegym.models.base import construct
 from simulator.autoscaling.engine import Fleet, FleetSimulator, SteppedFleet, check_rows
 from simulator.autoscaling.plan import INTERVAL_S, WARM_UP_INTERVALS, Plan, with_scenario
 from simulator.autoscaling.rows import COUNT, MEASURED, RESULT

@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from env.autoscaling.score import cpu_closeness
-from env.serving.reward import knee
+from env.knee import knee
 from inferencegym.models.autoscaling import AUTOSCALING_STEPS
 
 __all__ = ["AutoscalingTerms", "reward_terms"]

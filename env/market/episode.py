@@ -17,8 +17,8 @@ from env.market.reward import TERMS, expected_wait, goal_of, weigh_hour
 from env.market.tasks import TASKS, get_market_task
 from env.protocols import TaskInfo, TaskName
 from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InvalidValueError
+from inferencegym.models.base import construct
 from inferencegym.models.market import MarketConfig, MarketObservation, PriceAction
-from inferencegym.models.serving import construct
 from simulator.market.config import MarketSetup, load_market, micro
 from simulator.market.engine import Demand, HourCounts, MarketEngine, fluid_revenue
 from simulator.market.kernel import DEATH_SILENCE, HOURS_PER_DAY, OPENING_HOURS, SCALE

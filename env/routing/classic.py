@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from env.protocols import TaskInfo
+from inferencegym.models.base import construct
 from inferencegym.models.routing import ModelChoice, PerModel, RoutingAction, RoutingObservation, UpModels
-from inferencegym.models.serving import construct
 from simulator.routing.classic import ClassicGame, ClassicState, after, decide
 from simulator.routing.classic_games import CATEGORY_OF
 from simulator.routing.kernel import ANSWER_TOKENS

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from env.protocols import TaskInfo
+from inferencegym.models.base import construct
 from inferencegym.models.routing import (
     CATEGORIES,
     PerModel,
@@ -15,7 +16,6 @@ from inferencegym.models.routing import (
     RoutingObservation,
     UpModels,
 )
-from inferencegym.models.serving import construct
 from simulator.routing.cache import nearest_cached, stores
 from simulator.routing.kernel import LOAD_START, MODELS, Outcome, answer, commit, load_of, queued
 from simulator.routing.stream import STREAM_HOURS, StreamConfig, accuracy_of, draw_stream

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from env.knee import knee
 from env.serving.episode import InferenceEnv
 from env.serving.reward import (
     COST_AT_KNEE,
@@ -21,7 +22,6 @@ from env.serving.reward import (
     LATENCY_TOP,
     MEMORY_SLOPE_GB,
     RewardTerms,
-    knee,
 )
 from inferencegym.models.serving import LATENCY_MS_MAX
 from simulator.kernels.compiled import compiled, inlined

@@ -19,6 +19,7 @@ from env.serving.reward import RewardFunction
 from env.serving.tasks import ALL_TASKS, TASKS, calibrated, get_task, load_calibration
 from env.serving.traffic import recorded_workload
 from inferencegym.errors import EpisodeDoneError, EpisodeNotStartedError, InvalidValueError
+from inferencegym.models.base import construct
 from inferencegym.models.serving import (
     LATENCY_MS_MAX,
     EngineTiming,
@@ -26,7 +27,6 @@ from inferencegym.models.serving import (
     RewardConfig,
     ServeAction,
     ServeObservation,
-    construct,
 )
 from simulator.packs.on_offer import pack_name
 from simulator.packs.physics import prompt_bucket

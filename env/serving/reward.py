@@ -20,12 +20,12 @@ policies alike; with half of L below the SLO, and half of C below the pace, they
 
 from __future__ import annotations
 
-from math import log1p
 from typing import NamedTuple
 
+from env.knee import knee
 from env.serving.tasks import RewardWeights
 
-__all__ = ["COST_SCALE_CENTS_PER_1K", "RewardFunction", "RewardTerms", "knee"]
+__all__ = ["COST_SCALE_CENTS_PER_1K", "RewardFunction", "RewardTerms"]
 
 COST_SCALE_CENTS_PER_1K = 0.005
 """Unit of C: US cents per 1,000 tokens of an A100 that processes some 16,000 tokens a second, its best."""
@@ -92,10 +92,3 @@ class RewardFunction:
             -weights.gamma * violations,
             -weights.delta * knee(cost, COST_AT_KNEE, COST_TOP),
         )
-
-
-def knee(ratio: float, at_knee: float, top: float) -> float:
-    """Bound a non-negative ratio to [0, 1]: linear to ``at_knee`` at 1, then logarithmic to 1 at ``top``."""
-    if ratio <= 1.0:
-        return at_knee * ratio
-    return min(1.0, at_knee + (1.0 - at_knee) * log1p(ratio - 1.0) / log1p(top - 1.0))

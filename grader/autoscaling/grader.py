@@ -20,7 +20,7 @@ from env.protocols import GradeResult, TaskName
 from grader.autoscaling.feedback import feedback_sentence
 from grader.log_entries import check_length, check_place, empty_grade, log_part, log_settings
 from inferencegym.models.autoscaling import AUTOSCALING_STEPS, MAX_REPLICAS, RATIO_MAX
-from inferencegym.models.serving import Real, Whole
+from inferencegym.models.base import Real, Whole
 from simulator.autoscaling.kernel import ERROR_BUDGET, OUTAGE_SHARE
 from simulator.autoscaling.plan import HEALTHY_CPU
 

@@ -29,8 +29,8 @@ from env.market.tasks import get_market_task
 from env.protocols import GradeResult, TaskName
 from grader.log_entries import check_length, check_places, empty_grade, log_part
 from inferencegym.errors import EpisodeDoneError, InvalidValueError
+from inferencegym.models.base import Real, Whole
 from inferencegym.models.market import GPUS_MAX, JOBS_PER_HOUR_MAX, LINE_CAPACITY, PRICE_LIMIT_HIGH
-from inferencegym.models.serving import Real, Whole
 from simulator.market.config import micro
 from simulator.market.kernel import SCALE
 

@@ -21,15 +21,8 @@ from grader.serving.anchors import anchors_of, measured_of
 from grader.serving.feedback import feedback_sentence
 from grader.serving.scoring import WEIGHTS, StepFigures, score_steps
 from inferencegym.errors import InvalidValueError, MissingValueError
-from inferencegym.models.serving import (
-    BATCH_SIZE_MAX,
-    LATENCY_MS_MAX,
-    MEMORY_GB_MAX,
-    EngineTiming,
-    Model,
-    Real,
-    Whole,
-)
+from inferencegym.models.base import Model, Real, Whole
+from inferencegym.models.serving import BATCH_SIZE_MAX, LATENCY_MS_MAX, MEMORY_GB_MAX, EngineTiming
 from simulator.packs.on_offer import pack_name, pack_path
 from simulator.serving.timing import ENGINE_TIMINGS
 from simulator.serving.traffic.replay import ReplayWorkload

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 
 from inferencegym.errors import InvalidValueError, UnknownNameError
 from inferencegym.gym.knobs import Knob
-from inferencegym.models.serving import construct
+from inferencegym.models.base import construct
 
 __all__ = ["ACTION_MODES", "ActionMode", "Feature", "GymCodec", "Panel", "encode_row"]
 

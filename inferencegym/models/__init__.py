@@ -1,5 +1,6 @@
 """Typed schemas of the environments, a module each; Serving's names are found here, too."""
 
+from inferencegym.models.base import construct
 from inferencegym.models.serving import (
     DEFAULT_EPISODE_LENGTH,
     EngineTiming,
@@ -13,7 +14,6 @@ from inferencegym.models.serving import (
     ServeObservation,
     TrafficConfig,
     WorkloadState,
-    construct,
 )
 
 __all__ = [

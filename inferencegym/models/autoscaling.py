@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from inferencegym.models.serving import Validate, whole_number
+from inferencegym.models.base import Validate, whole_number
 
 __all__ = [
     "AUTOSCALING_STEPS",

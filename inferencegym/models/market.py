@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from inferencegym.models.serving import Validate, Weight, real_number, whole_number
+from inferencegym.models.base import Validate, Weight, real_number, whole_number
 
 __all__ = [
     "AVG_WAIT_MAX",

@@ -11,7 +11,7 @@ from unicodedata import combining, normalize
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
-from inferencegym.models.serving import Validate, Whole, whole_number
+from inferencegym.models.base import Validate, Whole, whole_number
 
 __all__ = [
     "CATEGORIES",

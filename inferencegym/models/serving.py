@@ -2,26 +2,24 @@
 
 This module is the single source of truth for field names, units and bounds; the JSON schemas of the
 server, the client, the gymnasium spaces and the MCP tools are all derived from it. It imports nothing
-of the project but the error tree.
+of the project but what all schemas share.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationError,
     WithJsonSchema,
     model_validator,
 )
 
-from inferencegym.errors import InvalidValueError
-from inferencegym.schema_text import describe, schema_at
+from inferencegym.models.base import Real, Validate, Weight, Whole, real_number, whole_number
 
 __all__ = [
     "DEFAULT_EPISODE_LENGTH",
@@ -36,10 +34,8 @@ __all__ = [
     "ServeObservation",
     "TrafficConfig",
     "WorkloadState",
-    "construct",
 ]
 
-Model = TypeVar("Model", bound=BaseModel)
 
 DEFAULT_EPISODE_LENGTH = 200
 """Control steps (simulated seconds) of a serving episode."""
@@ -66,21 +62,6 @@ class QuantTier(IntEnum):
     INT4 = 2
 
 
-def whole_number(value: Any) -> Any:
-    """Let 32.0 pass as 32 (JSON writers differ); refuse booleans, text and fractions."""
-    if isinstance(value, bool | str):
-        raise ValueError("must be a whole number, not a boolean or text")
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value
-
-
-def real_number(value: Any) -> Any:
-    if isinstance(value, bool | str):
-        raise ValueError("must be a number, not a boolean or text")
-    return value
-
-
 def _quant_tier(value: Any) -> Any:
     """Accept a QuantTier, its number or its name in any case."""
     allowed = "FP16 (0), INT8 (1) or INT4 (2)"
@@ -93,10 +74,6 @@ def _quant_tier(value: Any) -> Any:
     return QuantTier(int(value))
 
 
-Whole = Annotated[int, BeforeValidator(whole_number)]
-Real = Annotated[float, BeforeValidator(real_number)]
-# The limits stand first and inside: elsewhere an optional field keeps them out of its JSON schema.
-Weight = Annotated[float, Field(ge=0.0, le=1.0), BeforeValidator(real_number)]
 SpecLength = Annotated[Literal[0, 1, 2, 4, 8], BeforeValidator(whole_number)]
 Tier = Annotated[
     QuantTier,
@@ -112,27 +89,6 @@ Tier = Annotated[
         }
     ),
 ]
-
-
-class Validate:
-    """``validate`` of an action: called on an object it checks that, called on the class (pydantic's old name
-    of ``model_validate``) what it is given."""
-
-    def __get__(self, action: BaseModel | None, owner: type[BaseModel]) -> Any:
-        return owner.model_validate if action is None else lambda: _checked(action)
-
-
-def _checked(action: Model) -> Model:
-    """The action itself. Raises InvalidValueError: it was made without a check, and has a wrong field."""
-    try:
-        type(action).model_validate(dict(action))
-    except ValidationError as error:
-        detail = error.errors()[0]
-        field = ".".join(["action", *(str(part) for part in detail["loc"])])
-        schema = type(action).model_json_schema()
-        allowed = describe(schema_at(schema, detail["loc"]), schema) or detail["msg"]
-        raise InvalidValueError(field, detail["input"], allowed) from None
-    return action
 
 
 class ServeAction(BaseModel):
@@ -320,17 +276,3 @@ class EpisodeState(BaseModel):
     cumulative_reward: float
     done: bool
     workload_phase: Phase
-
-
-def construct(model: type[Model], values: dict[str, Any]) -> Model:
-    """What ``model.model_construct(**values)`` makes of all fields in their order, in a fifth of the time.
-
-    ``model_construct`` walks over the fields and looks for aliases and defaults; half of a step went there.
-    """
-    made = model.__new__(model)
-    set_slot = object.__setattr__
-    set_slot(made, "__dict__", values)
-    set_slot(made, "__pydantic_fields_set__", set(values))
-    set_slot(made, "__pydantic_extra__", None)
-    set_slot(made, "__pydantic_private__", None)
-    return made

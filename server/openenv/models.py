@@ -10,7 +10,7 @@ from openenv.core.env_server.types import Action, Observation, State
 from openenv.core.rubrics.base import Rubric
 from pydantic import BaseModel, Field, create_model
 
-from inferencegym.models.serving import construct
+from inferencegym.models.base import construct
 from server.bound import BoundEnv
 from server.sessions.episodes import StepResult
 

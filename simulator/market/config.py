@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import PydanticCustomError
 
 from inferencegym.errors import InvalidValueError, UnknownNameError
+from inferencegym.models.base import Real, Weight, Whole
 from inferencegym.models.market import (
     ARRIVAL_RATE_MAX,
     ARRIVAL_RATE_MIN,
@@ -30,7 +31,6 @@ from inferencegym.models.market import (
     PRICE_LIMIT_HIGH,
     PRICE_LIMIT_LOW,
 )
-from inferencegym.models.serving import Real, Weight, Whole
 from simulator.market.kernel import EVENTS_MAX, HOURS_PER_DAY, JOB_GPUS, MAX_RATE, PERIOD_HOURS_MIN, SCALE
 
 __all__ = [

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from env.serving.reward import RewardFunction, RewardTerms, knee
+from env.knee import knee
+from env.serving.reward import RewardFunction, RewardTerms
 from env.serving.tasks import RewardWeights
 from tests.simulator.properties import bounded
 
