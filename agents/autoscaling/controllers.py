@@ -18,6 +18,7 @@ from inferencegym.models.autoscaling import (
     AutoscalingAction,
     AutoscalingObservation,
 )
+from simulator.kernels.sums import ordered_sum
 
 __all__ = [
     "HPA",
@@ -220,7 +221,7 @@ class KPA:
             return _KEEP
         self._window.append(observation.concurrency)
         ready = max(1, observation.replicas_ready)
-        stable = self._limited(sum(self._window) / len(self._window), ready)
+        stable = self._limited(ordered_sum(self._window) / len(self._window), ready)
         panic = self._limited(observation.concurrency_6s, ready)
         self._note_panic(ceil(observation.concurrency_6s / self.target) / ready)
         if self.panicking:

@@ -15,6 +15,7 @@ from agents.market.traces import write_csv
 from env.market.reward import TERMS, expected_wait, goal_of, weigh_hour
 from inferencegym.errors import EpisodeDoneError, InvalidValueError
 from inferencegym.models.market import EPISODE_HOURS
+from simulator.kernels.sums import ordered_sum
 from simulator.market.config import MarketSetup
 from simulator.market.engine import HourCounts, MarketEngine
 from simulator.market.kernel import DEATH_SILENCE, OPENING_HOURS, SCALE
@@ -201,7 +202,7 @@ class Duel:
         active = [row for row in side.rows if died is None or row.hour <= died]
 
         def mean(value: Callable[[Row], float]) -> float:
-            return sum(value(row) for row in active) / len(active) if active else 0.0
+            return ordered_sum(value(row) for row in active) / len(active) if active else 0.0
 
         return Summary(
             active_hours=len(active),

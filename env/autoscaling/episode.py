@@ -35,6 +35,7 @@ from inferencegym.models.base import construct
 from simulator.autoscaling.engine import Fleet, FleetSimulator, SteppedFleet, check_rows
 from simulator.autoscaling.plan import INTERVAL_S, WARM_UP_INTERVALS, Plan, with_scenario
 from simulator.autoscaling.rows import COUNT, MEASURED, RESULT
+from simulator.kernels.sums import ordered_sum
 from simulator.packs.on_offer import pack_path
 
 __all__ = [
@@ -195,7 +196,7 @@ class AutoscalingEnv:
             tally.steps,
             tally.healthy_ratio,
         )
-        reward = sum(terms)
+        reward = ordered_sum(terms)
         self._cumulative_reward += reward
         change = result[_CHANGE]
         if action.target_replicas is not None:

@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from simulator.kernels.sums import ordered_sum
+
 __all__ = [
     "COLLAPSE_INTERVALS",
     "CPU_BAND",
@@ -122,4 +124,4 @@ class Tally:
         if not self.steps:
             return 0.0
         parts = self.parts()
-        return min(1.0, sum(weight * parts[name] for name, weight in WEIGHTS.items()))
+        return min(1.0, ordered_sum(weight * parts[name] for name, weight in WEIGHTS.items()))

@@ -31,6 +31,7 @@ from grader.log_entries import check_length, check_places, empty_grade, log_part
 from inferencegym.errors import EpisodeDoneError, InvalidValueError
 from inferencegym.models.base import Real, Whole
 from inferencegym.models.market import GPUS_MAX, JOBS_PER_HOUR_MAX, LINE_CAPACITY, PRICE_LIMIT_HIGH
+from simulator.kernels.sums import ordered_sum
 from simulator.market.config import micro
 from simulator.market.kernel import SCALE
 
@@ -74,10 +75,11 @@ def score_hours(hours: Sequence[HourFigures], episode_length: int) -> Score:
     """Score the hours of one episode (at least one)."""
     played = len(hours) / episode_length
     # In whole micro-USD, as the engine counts: the sum is exact.
-    revenue = sum(micro(hour.revenue) for hour in hours) / SCALE
-    joined, joined_gpus = sum(h.joined for h in hours), sum(h.joined_gpus for h in hours)
-    wait_h = sum(hour.queue_depth for hour in hours) / max(1, joined)
-    out = sum(hour.interrupted_gpus + hour.driven_off_gpus for hour in hours) / max(1, joined_gpus)
+    revenue = sum(micro(hour.revenue) for hour in hours) / SCALE  # whole numbers
+    joined, joined_gpus = sum(h.joined for h in hours), sum(h.joined_gpus for h in hours)  # whole numbers
+    wait_h = sum(hour.queue_depth for hour in hours) / max(1, joined)  # whole numbers
+    left = sum(hour.interrupted_gpus + hour.driven_off_gpus for hour in hours)  # whole numbers
+    out = left / max(1, joined_gpus)
     died = any(hour.dead for hour in hours)
     breakdown = {
         "revenue": _clip(revenue / (episode_length * hours[-1].fluid_revenue)),
@@ -85,7 +87,7 @@ def score_hours(hours: Sequence[HourFigures], episode_length: int) -> Score:
         "fairness": played * _clip(1.0 - out / OUT_ZERO),
         "market_activity": 0.0 if died else played,
     }
-    score = sum(weight * breakdown[name] for name, weight in WEIGHTS.items())
+    score = ordered_sum(weight * breakdown[name] for name, weight in WEIGHTS.items())
     figures = {
         "revenue_usd": revenue,
         "mean_wait_h": wait_h,

@@ -18,6 +18,7 @@ from env.routing.episode import make_env
 from env.routing.stream import StreamPlay
 from grader.routing.search import ALL_ACTIONS, best_action, extremes
 from inferencegym.models.routing import Region, RoutingAction, RoutingConfig, Strategy
+from simulator.kernels.sums import ordered_sum
 
 __all__ = ["STREAM_ACTIONS", "Anchors", "anchors_of", "clairvoyant_action"]
 
@@ -58,13 +59,13 @@ def _anchors(task_id: str, seed: int, region: Region | None, start_hour: int | N
         return Anchors(found.floor, found.optimum)
     at_once = (action for action in STREAM_ACTIONS if action.strategy != Strategy.WAIT)
     floor = min(_constant(task_id, seed, config, action) for action in at_once)
-    optimum = sum(play.play(clairvoyant_action(play))[0] for _ in range(len(play.queries)))
+    optimum = ordered_sum(play.play(clairvoyant_action(play))[0] for _ in range(len(play.queries)))
     return Anchors(floor, optimum)
 
 
 def _constant(task_id: str, seed: int, config: RoutingConfig, action: RoutingAction) -> float:
     play = _fresh(task_id, seed, config)
-    return sum(play.play(action)[0] for _ in range(play.task.episode_length))
+    return ordered_sum(play.play(action)[0] for _ in range(play.task.episode_length))
 
 
 def _fresh(task_id: str, seed: int, config: RoutingConfig) -> ClassicPlay | StreamPlay:

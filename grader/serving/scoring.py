@@ -20,6 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.kernels.sums import ordered_sum
+
 __all__ = ["COST_BUDGET", "Anchors", "StepFigures", "score_columns", "score_steps"]
 
 TTFT_SCALE_MS = 300.0
@@ -94,7 +96,7 @@ def score_columns(
     parts = dict.fromkeys(weights, 0.0)
     if steps:
         parts = {name: float(_COMPONENTS[name](columns, anchors)) for name in weights}
-    score = completed * sum(weight * parts[name] for name, weight in weights.items())
+    score = completed * ordered_sum(weight * parts[name] for name, weight in weights.items())
     return min(1.0, max(0.0, score)), {**parts, "completed": completed}
 
 

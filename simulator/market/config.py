@@ -31,6 +31,7 @@ from inferencegym.models.market import (
     PRICE_LIMIT_HIGH,
     PRICE_LIMIT_LOW,
 )
+from simulator.kernels.sums import ordered_sum
 from simulator.market.kernel import EVENTS_MAX, HOURS_PER_DAY, JOB_GPUS, MAX_RATE, PERIOD_HOURS_MIN, SCALE
 
 __all__ = [
@@ -90,7 +91,7 @@ class Weights(_Strict, frozen=True):
 
     @model_validator(mode="after")
     def _something_counts(self) -> Weights:
-        if not sum(map(micro, (self.revenue, self.low_wait_time, self.fairness, self.market_activity))):
+        if not any(map(micro, (self.revenue, self.low_wait_time, self.fairness, self.market_activity))):
             raise ValueError("the weights must not all be 0 (they count in millionths)")
         return self
 
@@ -166,7 +167,7 @@ class Scenario(_Strict, frozen=True):
     @model_validator(mode="after")
     def _sums(self) -> Scenario:
         for name in ("job_gpus", "job_hours"):
-            total = sum(getattr(self, name).values())
+            total = ordered_sum(getattr(self, name).values())
             if abs(total - 1.0) > 1e-6:
                 raise ValueError(f"the shares of {name} must sum to 1, they sum to {total:.6g}")
         if not any(map(micro, self.hourly_arrivals)):
@@ -391,7 +392,8 @@ def _setup(name: str, scenario: Scenario, objective: Objective, file: str) -> Ma
         allowed = f"within the objective's bounds, {constraints.min_price} to {constraints.max_price}"
         raise InvalidValueError(f"{file}: {name}.opening_price", scenario.opening_price, allowed)
     parts = [micro(part) for part in weights.model_dump().values()]
-    revenue, wait, fairness, activity = (part * SCALE // sum(parts) for part in parts)
+    whole = sum(parts)  # whole numbers
+    revenue, wait, fairness, activity = (part * SCALE // whole for part in parts)
     lengths = sorted(scenario.job_hours)
     return MarketSetup(
         scenario=name,
@@ -431,4 +433,4 @@ def _cumulative(shares: list[float]) -> tuple[int, ...]:
 
 def _mean(values: tuple[int, ...], shares: tuple[int, ...]) -> int:
     before = (0, *shares)
-    return sum(value * (shares[i] - before[i]) for i, value in enumerate(values))
+    return sum(value * (shares[i] - before[i]) for i, value in enumerate(values))  # whole numbers

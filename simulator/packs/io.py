@@ -151,7 +151,8 @@ def _check_footer(path: Path, file: Any) -> None:
     _check_bound(path, "row groups", footer.num_row_groups, ROW_GROUPS_MAX)
     _check_bound(path, "bytes of metadata", footer.serialized_size, FOOTER_BYTES_MAX)
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
-    _check_bound(path, "bytes unpacked", sum(group.total_byte_size for group in groups), UNPACKED_BYTES_MAX)
+    unpacked = sum(group.total_byte_size for group in groups)  # whole numbers
+    _check_bound(path, "bytes unpacked", unpacked, UNPACKED_BYTES_MAX)
     for column in file.schema:
         if column.path in (*dict(AXES), *VALUE_COLUMNS) and column.physical_type not in _NUMBERS:
             raise TracePackError(

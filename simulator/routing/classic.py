@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from inferencegym.models.routing import ModelChoice, RoutingAction, Strategy
+from simulator.kernels.sums import ordered_sum
 
 __all__ = ["ClassicGame", "ClassicOutcome", "ClassicQuery", "ClassicState", "after", "decide"]
 
@@ -112,7 +113,10 @@ def decide(game: ClassicGame, state: ClassicState, action: RoutingAction) -> Cla
     if action.strategy == Strategy.DO_CASCADE:
         last = min(model, query.needs) if action.exit_flag else model
         ran = tuple(ModelChoice(size) for size in range(last + 1))
-        energy, latency = sum(ENERGY[size] for size in ran), sum(LATENCY[size] for size in ran)
+        energy, latency = (
+            ordered_sum(ENERGY[size] for size in ran),
+            ordered_sum(LATENCY[size] for size in ran),
+        )
         return _outcome(game, model >= query.needs, carbon, energy, latency, models=ran)
     waited = action.strategy == Strategy.WAIT
     if waited:

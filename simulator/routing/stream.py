@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inferencegym.models.routing import CATEGORIES, Category, Region
+from simulator.kernels.sums import ordered_sum
 from simulator.routing.grid import GRIDS, HORIZON_H, WAIT_MAX_H, draw_carbon, draw_forecast
 from simulator.routing.kernel import ANSWER_TOKENS, MODELS, Query
 
@@ -137,7 +138,7 @@ class _Topics:
 
 def _draw_topics(config: StreamConfig, rng: np.random.Generator) -> _Topics:
     count = config.topics
-    category = rng.choice(len(CATEGORIES), count, p=np.asarray(config.mix) / sum(config.mix))
+    category = rng.choice(len(CATEGORIES), count, p=np.asarray(config.mix) / ordered_sum(config.mix))
     share = _popularity(config)
     rarest_first = np.cumsum(share[::-1])[::-1]
     may_wait = (rng.random(count) < RARE_HELD) & (rarest_first * RARE_HELD <= config.held_share)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
+from simulator.kernels.sums import ordered_sum
 from simulator.packs.benchmarks.doubts import apart, reported_errors
 from simulator.packs.benchmarks.record import MAX_TOKENS, Record
 
@@ -83,7 +84,7 @@ def _contradiction(result: Record, missing: dict[str, float], lengths: dict[str,
         counted = result.number(total, above=False)
         others = {retokenized: result.optional(retokenized, above=False)}
         if lengths[listed] is not None and (listed == "output_lens" or max(missing.values()) <= 0.0):
-            others[f"the sum of {listed}"] = sum(
+            others[f"the sum of {listed}"] = ordered_sum(
                 lengths[listed] or []
             )  # inputs: those of failed requests too
         for name, other in others.items():

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from math import inf
 from typing import Any, cast
 
+from simulator.kernels.sums import ordered_sum
 from simulator.packs.benchmarks.record import Record
 
 __all__ = ["apart", "entries_of", "reported_errors", "request_rate", "speculation"]
@@ -88,7 +89,7 @@ def reported_errors(result: Record, name: str = "error_summary") -> float:
     summary = result.values.get(name)
     if isinstance(summary, dict):
         counts = Record(result.at(name), "key", cast("dict[str, Any]", summary))
-        return sum(counts.number(key, above=False) for key in counts.values)
+        return ordered_sum(counts.number(key, above=False) for key in counts.values)
     if not isinstance(summary, list):
         return result.optional(name, above=False) or 0.0
     total = 0.0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from simulator.kernels.sums import ordered_sum
 from simulator.packs.benchmarks.counts import Counts, counts_of
 from simulator.packs.benchmarks.doubts import apart, request_rate, speculation
 from simulator.packs.benchmarks.record import Record
@@ -38,7 +39,7 @@ _RATES = {
 
 def is_vllm_result(document: dict[str, Any]) -> bool:
     """Does the object look like one?"""
-    return sum(mark in document for mark in _MARKS) >= 2
+    return sum(mark in document for mark in _MARKS) >= 2  # whole numbers
 
 
 def read_vllm_result(result: Record, tier: int, into: Collected) -> None:
@@ -139,7 +140,7 @@ def _rates_apart(result: Record) -> str:
         if not result.has(rate):
             continue
         stated = result.number(rate, above=False)
-        counted = sum(result.number(count, above=False) for count in counts) / duration_s
+        counted = ordered_sum(result.number(count, above=False) for count in counts) / duration_s
         if apart(stated, counted):
             of = counts[0] if len(counts) == 1 else f"({' + '.join(counts)})"
             return (

@@ -20,6 +20,7 @@ import numpy as np
 
 from inferencegym.errors import InferenceGymError, TracePackError
 from inferencegym.options import OptionParser
+from simulator.kernels.sums import ordered_sum
 from simulator.packs.building.kernel_sources import FloatArray
 from simulator.packs.building.roofline_kernels import GPUS
 from simulator.packs.io import DEFAULT_PACK_PATH, TracePack, read_pack
@@ -122,7 +123,7 @@ class OfflineBatchModel:
 
     def latency_s(self, batch: int, prompt: int, output: int | None = None) -> float:
         """Time from the start of the first wave to the last token of the last."""
-        return sum(
+        return ordered_sum(
             self._prefill_s(size, prompt) + self._decode_s(size, prompt, output or prompt)
             for size in self.waves(batch, prompt, output)
         )

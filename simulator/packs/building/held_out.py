@@ -23,6 +23,7 @@ import numpy as np
 
 from inferencegym.errors import InferenceGymError, TracePackError
 from inferencegym.options import OptionParser
+from simulator.kernels.sums import ordered_sum
 from simulator.packs.schema import TIER_NAMES
 from simulator.packs.trace_table import TraceTable, load_trace_table
 from simulator.serving.iteration_time import IterationTables, IterationTimes, iteration_ms
@@ -106,7 +107,7 @@ class _Reader:
     def prompt(self, tokens: int) -> float:
         chunk = self.table.metadata.prefill_chunk_tokens
         starts = range(0, tokens, chunk)
-        layers = sum(iteration_ms(self.tables, 0, 0.0, 0, min(chunk, tokens - at)) for at in starts)
+        layers = ordered_sum(iteration_ms(self.tables, 0, 0.0, 0, min(chunk, tokens - at)) for at in starts)
         return layers + float(self.tables.chunk_attention_ms[tokens])
 
     def apart(self, sequences: int, context: int, tokens: int) -> float:

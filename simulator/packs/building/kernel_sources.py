@@ -62,7 +62,7 @@ class ModelShape:
     @property
     def layer_parameters(self) -> int:
         """Parameters of one layer's matrices; these are what quantisation shrinks."""
-        return sum(inputs * outputs for inputs, outputs in self.layer_matrices)
+        return sum(inputs * outputs for inputs, outputs in self.layer_matrices)  # whole numbers
 
     @property
     def kv_bytes_per_token(self) -> int:

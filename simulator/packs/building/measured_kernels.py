@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from inferencegym.errors import TracePackError
+from simulator.kernels.sums import ordered_sum
 from simulator.packs.building.kernel_sources import (
     MAX_BATCHED_TOKENS,
     POOL_FRACTION,
@@ -199,7 +200,7 @@ class MeasuredKernels:
                 head += latency_ms
             elif not name.endswith("_attention"):
                 layers += latency_ms
-        attention = sum(
+        attention = ordered_sum(
             float(operation[1])
             for operation in engine.decode_step_per_op(sequences, context, _ONE_STEP)
             if str(operation[0]).endswith("_attention")

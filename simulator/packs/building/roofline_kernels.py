@@ -207,10 +207,9 @@ class RooflineKernels:
 
     def _layers_ms(self, tier: int, rows: FloatArray) -> FloatArray:
         """Matrices, norms and activation of all layers for ``rows`` token rows."""
-        matrices = sum(
-            (self._matrix_ms(tier, rows, inputs, outputs) for inputs, outputs in self._shape.layer_matrices),
-            start=np.zeros_like(rows),
-        )
+        matrices = np.zeros_like(rows)
+        for inputs, outputs in self._shape.layer_matrices:
+            matrices = matrices + self._matrix_ms(tier, rows, inputs, outputs)
         # Two norms with residual (read 2, write 2 hidden states) and the gated activation (read 2, write 1).
         moved = (8.0 * self._shape.hidden + 3.0 * self._shape.intermediate) * _BF16_BYTES * rows
         elementwise = moved / (self._bandwidth * self._eff.elementwise_memory) * 1e3

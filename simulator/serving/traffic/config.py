@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from inferencegym.errors import InvalidValueError, UnknownNameError
+from simulator.kernels.sums import ordered_sum
 
 __all__ = [
     "CLASSES",
@@ -108,8 +109,8 @@ class WorkloadConfig(_Strict, frozen=True):
 
     @model_validator(mode="after")
     def _mix_sums_to_one(self) -> WorkloadConfig:
-        if abs(sum(self.class_mix) - 1.0) > 1e-9:
-            raise ValueError(f"class_mix must sum to 1, got {sum(self.class_mix)}")
+        if abs(ordered_sum(self.class_mix) - 1.0) > 1e-9:
+            raise ValueError(f"class_mix must sum to 1, got {ordered_sum(self.class_mix)}")
         return self
 
     @property

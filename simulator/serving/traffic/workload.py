@@ -15,6 +15,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from inferencegym.models.serving import PROMPT_TOKENS_MAX, PROMPT_TOKENS_MIN, Phase
+from simulator.kernels.sums import ordered_sum
 from simulator.serving.traffic.config import CLASSES, LengthConfig, WorkloadConfig
 
 __all__ = ["EMA_STEPS", "MIX_WINDOW_STEPS", "EpisodeTraffic", "WorkloadGenerator", "ema"]
@@ -234,7 +235,9 @@ def _mean_prompt(config: WorkloadConfig) -> float:
     short = _mean(config.prompts)
     if config.long_prompts is None:
         return short
-    share = sum(mix * long for mix, long in zip(config.class_mix, config.long_share_by_class, strict=True))
+    share = ordered_sum(
+        mix * long for mix, long in zip(config.class_mix, config.long_share_by_class, strict=True)
+    )
     return (1.0 - share) * short + share * _mean(config.long_prompts)
 
 
