@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -87,8 +88,11 @@ _NUMBER_MAX = 10**18
 """Python refuses to write out whole numbers of thousands of digits."""
 
 
+_SEPARATOR = re.compile("(?<=[a-z0-9])[-_ ](?=[a-z0-9])")
+
+
 def _folded(name: str) -> str:
-    return name.lower().replace("-", "").replace(" ", "").replace("_", "")
+    return _SEPARATOR.sub("", name.lower())
 
 
 @runtime_checkable

@@ -158,7 +158,7 @@ def _document(settings: Settings, parameters: FloatArray, grade: float, start_gr
 
 def command(settings: Settings) -> str:
     """The command that makes the same parameters again, however fast the machine is."""
-    words = ["python -m agents.serving.evolved", f"--task {settings.task}"]
+    words = ["python -m agents.evolved", f"--task {settings.task}"]
     words += [f"--{name.replace('_', '-')} {getattr(settings, name)}" for name, _ in _OPTIONS]
     return " ".join([*words, f"--fitness {settings.fitness}", f"--minutes {MINUTES_ENOUGH}"])
 

@@ -318,7 +318,7 @@ def calibrate(
                     tasks[task_id] = quick_anchors(task_id, pack, timing, pool)
     metadata = shared_simulator(pack).table.metadata
     return {
-        "made_by": "python -m grader.serving.calibrate",
+        "made_by": "python -m grader.calibrate",
         "seeds": list(CALIBRATION_SEEDS),
         "search_seed": SEARCH_SEED,
         "trace_pack": {"gpu": metadata.gpu, "model": metadata.model, "source": metadata.source},

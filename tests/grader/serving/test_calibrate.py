@@ -41,7 +41,7 @@ def test_playing_the_stored_policies_again_gives_the_stored_anchors(task_id: str
 def test_provenance():
     stored = load_calibration()
     pack = shared_simulator().table.metadata
-    assert stored["made_by"] == "python -m grader.serving.calibrate"
+    assert stored["made_by"] == "python -m grader.calibrate"
     assert stored["seeds"] == list(CALIBRATION_SEEDS)
     assert stored["score_weights"] == WEIGHTS
     assert stored["trace_pack"] == {"gpu": pack.gpu, "model": pack.model, "source": pack.source}

@@ -16,7 +16,7 @@ PLAYS = ("play", "act", "train")
 
 
 def test_functions_that_play_cost_a_visitor_and_others_little():
-    settings = {"INFERENCEGYM_LIMIT_LOOPBACK": "true", "INFERENCEGYM_COST_LIMIT": "5000/hour"}
+    settings = {"INFERENCEGYM_LIMIT_LOOPBACK": "true", "INFERENCEGYM_COST_LIMIT": "4000/hour"}
     with live_server(**settings) as url, httpx.Client(base_url=url, trust_env=False, timeout=60) as page:
         found = {str(function["api_name"]): function for function in functions(page, "/market")}
         codes = [_call(page, found["play"]) for _ in range(3)]
