@@ -12,6 +12,7 @@ import pytest
 
 from agents.baseline import BASELINE_ACTION, run_baseline
 from env.inference_env import InferenceEnv
+from env.serving import InferenceEnv as ServingEnv
 from grader.grader import GraderModule
 from simulator.trace_sim import TraceSimulator, shared_simulator
 from simulator.workload import WorkloadGenerator
@@ -38,6 +39,7 @@ def test_the_designs_names_work_as_the_design_writes_them() -> None:
     assert GraderModule().score(1, log) == run_baseline(1, seed=42)
     assert run_baseline(1) == run_baseline("easy", seed=0)
     assert isinstance(shared_simulator(), TraceSimulator)
+    assert ServingEnv is InferenceEnv
     assert WorkloadGenerator(get_workload("task1"), 200).steps == 200
 
 
