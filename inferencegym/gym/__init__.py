@@ -19,8 +19,9 @@ except ModuleNotFoundError as error:
 
 if TYPE_CHECKING:
     from inferencegym.gym.codec import GymCodec
-    from inferencegym.gym.env import GymEnv, ServingGymEnv
+    from inferencegym.gym.env import GymEnv
     from inferencegym.gym.http_env import HTTPGymEnv
+    from inferencegym.gym.serving.env import ServingGymEnv
     from inferencegym.gym.serving.vector import ServingVectorEnv
 
 __all__ = [
@@ -37,7 +38,7 @@ _HOMES = {
     "GymCodec": "codec",
     "GymEnv": "env",
     "HTTPGymEnv": "http_env",
-    "ServingGymEnv": "env",
+    "ServingGymEnv": "serving.env",
     "ServingVectorEnv": "serving.vector",
 }
 

@@ -73,12 +73,30 @@ def _watch(url: str) -> Shot:
     return Shot("POST", "/web/gradio_api/queue/join", json.dumps(body).encode())
 
 
+def _retrain(url: str) -> Shot:
+    """A training of the market lab with the page's own values."""
+    config = httpx.get(f"{url}/market/web/config").json()
+    values = {each["id"]: each["props"].get("value") for each in config["components"]}
+    train = next(each for each in config["dependencies"] if str(each["api_name"]).startswith("train"))
+    data = [values[number] for number in train["inputs"]]
+    body = {"data": data, "fn_index": train["id"], "session_hash": "abuse"}
+    return Shot("POST", "/market/web/gradio_api/queue/join", json.dumps(body).encode())
+
+
+HALF_OPEN = "half-open connections"
+UNREAD = "requests whose replies nobody reads"
+SOCKETS = 200
+"""Connections that an abuser of one of these two tries to hold."""
+
 ATTACKS: dict[str, Callable[[str], Shot]] = {
     "replays": _replay,
     "long logs": _long_log,
     "resets": lambda _url: Shot("POST", "/reset", b"{}"),
     "traffic of 900 kB": _traffic,
     "runs on the page": _watch,
+    "retraining on the page": _retrain,
+    HALF_OPEN: lambda _url: Shot("GET", "/health"),
+    UNREAD: lambda _url: Shot("GET", "/health"),
     "descriptions": lambda _url: Shot("GET", "/info"),
     "what is not there": lambda _url: Shot("GET", "/nothing"),
     "broken JSON": lambda _url: Shot("POST", "/step", b"[" * 100_000),
@@ -113,8 +131,44 @@ async def _shoot(url: str, shot: Shot, seconds: float) -> Counter[int]:
     return counts
 
 
+async def _hold(url: str, sent: bytes, again: bool, seconds: float) -> Counter[int]:
+    """Opens connections and sends bytes on them, once or again and again, without reading; a connection that
+    the server closes is opened anew. Counts those that were made (200) and refused (0)."""
+    counts: Counter[int] = Counter()
+    until, address = time.monotonic() + seconds, httpx.URL(url)
+
+    async def one() -> None:
+        while time.monotonic() < until:
+            try:
+                reader, writer = await asyncio.open_connection(
+                    address.host, address.port, local_addr=(ABUSER, 0), limit=1
+                )
+                counts[200] += 1
+                while time.monotonic() < until and not writer.is_closing():
+                    writer.write(sent)
+                    async with asyncio.timeout(until - time.monotonic()):
+                        await (writer.drain() if again else reader.read())
+                    if not again:
+                        break
+                writer.close()
+            except (OSError, TimeoutError):
+                counts[0] += 1
+            await asyncio.sleep(0.01)
+
+    await asyncio.gather(*(one() for _ in range(SOCKETS)))
+    return counts
+
+
 def _abuse(url: str, attack: str, seconds: float, found: Any) -> None:
-    found.put(asyncio.run(_shoot(url, ATTACKS[attack](url), seconds)))
+    shot = ATTACKS[attack](url)
+    line = f"{shot.method} {shot.path} HTTP/1.1\r\nhost: x\r\n".encode()
+    if attack == HALF_OPEN:
+        abuse = _hold(url, line, False, seconds)
+    elif attack == UNREAD:
+        abuse = _hold(url, 50 * (line + b"\r\n"), True, seconds)
+    else:
+        abuse = _shoot(url, shot, seconds)
+    found.put(asyncio.run(abuse))
 
 
 async def _play(url: str, seconds: float) -> tuple[list[float], int]:
@@ -174,8 +228,9 @@ def main() -> None:
             with serving("server.app", Path(folder) / "server.log", settings) as (port, _, _):
                 url = f"http://{HONEST}:{port}"
                 if "page" in attack:
-                    httpx.get(f"{url}/web/", timeout=30)
-                    time.sleep(15.0)
+                    for mount in ("", "/market"):
+                        httpx.get(f"{url}{mount}/web/", timeout=30)
+                    time.sleep(25.0)
                 rows.append(measure(url, attack))
                 print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     if "--json" in sys.argv:

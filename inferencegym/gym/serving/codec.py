@@ -45,7 +45,7 @@ from inferencegym.models.serving import (
 
 __all__ = ["CODEC", "ENTRY_POINT", "OBSERVATION_NAMES", "VECTOR_ENTRY_POINT"]
 
-ENTRY_POINT = "inferencegym.gym.env:ServingGymEnv"
+ENTRY_POINT = "inferencegym.gym.serving.env:ServingGymEnv"
 VECTOR_ENTRY_POINT = "inferencegym.gym.serving.vector:ServingVectorEnv"
 
 _EPISODE_MS = 200_000.0

@@ -35,7 +35,8 @@ _INFO = InfoColumns(
 
 
 class ServingVectorEnv(BatchVectorEnv):
-    """N serving episodes at once; see :class:`inferencegym.gym.env.ServingGymEnv` for spaces and rewards.
+    """N serving episodes at once; spaces and rewards are those of
+    :class:`inferencegym.gym.serving.env.ServingGymEnv`.
 
     Args:
         num_envs: episodes side by side.
