@@ -67,7 +67,7 @@ bench: $(DEV_STAMP) ## Measure steps per second, start-up time and memory
 	$(PY) -m server.bench
 	$(PY) -m inferencegym.gym.benchmark
 
-fidelity: $(DEMO_STAMP) ## Errors of the pack and of the fast simulator, into ENVIRONMENT.md and docs/
+fidelity: $(DEMO_STAMP) ## Errors of the pack and of the fast simulator, into docs/
 	$(PY) -m simulator.reference.fidelity_report
 
 screenshots: $(DEV_STAMP) ## Take the README's pictures of the page (needs Debian's chromium)

@@ -76,7 +76,8 @@ class Threshold:
     """The rule most people write first: one more above a line, one less below another, a pause after each.
 
     The pause is a minute before it goes up again, and two before it goes down. It is shorter than a cold
-    start, so it orders more than it needs; longer ones were tried and do worse (ENVIRONMENT.md).
+    start, so it orders more than it needs; longer ones were tried and do worse
+    (docs/environments/autoscaling.md).
     """
 
     def __init__(self, high: float = 0.8, low: float = 0.65, up_wait: int = 4, down_wait: int = 8) -> None:

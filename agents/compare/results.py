@@ -1,4 +1,4 @@
-"""Committed results: what the tables and pictures of ENVIRONMENT.md say, as data for programs and pages.
+"""Committed results: what the tables and pictures of docs/environments say, as data for programs and pages.
 
 ========================  ================================================================================
 ``NAME_scores.json``      the table of reference agents (``inferencegym compare … --summary FILE``)

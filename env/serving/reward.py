@@ -15,7 +15,8 @@ L has a quarter of its range below the SLO (faster than promised is worth little
 thousand times it. C has nine tenths up to 0.025 cents per 1,000 tokens, the pace that spends the cost
 budget of 5.0 in 200 steps, and a slope up to the 0.15 cents that stand for "nothing served". V counts memory
 above the task's limit on the scale of the memory grade (10 GB). With these bounds reward and grade rank
-policies alike; with half of L below the SLO, and half of C below the pace, they did not (ENVIRONMENT.md).
+policies alike; with half of L below the SLO, and half of C below the pace, they did not
+(docs/environments/serving.md).
 """
 
 from __future__ import annotations

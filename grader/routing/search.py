@@ -1,6 +1,7 @@
 """Exact optimum and floor of the classic routing tasks, by exhaustive search.
 
-``python -m grader.routing.search`` prints the table of ENVIRONMENT.md: every game of every task, with the
+``python -m grader.routing.search`` prints the table of docs/environments/routing.md: every game of every
+task, with the
 largest and the smallest sum of rewards that any sequence of actions reaches. All 36 actions are tried at
 every reachable state; states that agree in everything the future depends on are searched once.
 """

@@ -53,7 +53,8 @@ SCENARIOS: tuple[Scenario, ...] = (
     "rolling_update",
     "autoscaler_disabled",
 )
-"""Incidents that operators of autoscaled services know; ENVIRONMENT.md tells what happens in each."""
+"""Incidents that operators of autoscaled services know; docs/environments/autoscaling.md tells what happens
+in each."""
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Ratio = Annotated[float, Field(ge=0.0, le=RATIO_MAX)]

@@ -215,7 +215,7 @@ _USUAL_HINTS: Mapping[str, str] = {
     "invalid_value": "Nothing was changed. GET /docs and GET /info tell each field's type and bounds.",
     "unknown_name": "GET /tasks and GET /info list the names.",
     "bad_trace_pack": "GET /info lists the trace packs that can be played.",
-    "bad_trace_file": "ENVIRONMENT.md says what recordings are taken.",
+    "bad_trace_file": "docs/physics/your-traffic.md says what recordings are taken.",
 }
 """By code, how to go on where the error itself does not say."""
 _ANY_HINT = "GET /docs shows what this endpoint takes."

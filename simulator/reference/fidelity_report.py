@@ -1,9 +1,8 @@
 """The fidelity report: ``make fidelity`` (``python -m simulator.reference.fidelity_report --help``).
 
-Runs the settings of :mod:`simulator.reference.fidelity` at every load, and puts the tables into the chapter
-*Fidelity*
-of ENVIRONMENT.md (between its markers) and the curves into ``docs/``. ``--full`` prints every point,
-``--speed`` how fast both simulators run here.
+Runs the settings of :mod:`simulator.reference.fidelity` at every load, and puts the tables into
+``docs/physics/fidelity.md`` (between its markers) and the curves into ``docs/``. ``--full`` prints every
+point, ``--speed`` how fast both simulators run here.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ __all__ = [
 ]
 
 _ROOT = Path(__file__).resolve().parents[2]
-REPORT_PATH = _ROOT / "ENVIRONMENT.md"
+REPORT_PATH = _ROOT / "docs" / "physics" / "fidelity.md"
 IMAGES = _ROOT / "docs"
 
 BEGIN, END = "<!-- make fidelity: begin -->", "<!-- make fidelity: end -->"
@@ -150,13 +149,14 @@ def _section(table: TraceTable, results: Results) -> str:
     lines = [
         "## Pack against published latencies",
         "",
-        "Whole offline batches, nothing fitted; run by run [above](#against-published-latencies).",
+        "Whole offline batches, nothing fitted; "
+        "run by run [with the pack](packs.md#against-published-latencies).",
         "",
         "| framework | runs | median error | largest | mean |",
         "|---|--:|--:|--:|--:|",
         *measured_rows(),
         "",
-        "![Predicted over measured latency of the published runs](docs/fidelity_measured.png)",
+        "![Predicted over measured latency of the published runs](../fidelity_measured.png)",
         "",
         "## Between the points of the pack",
         "",
@@ -171,7 +171,7 @@ def _section(table: TraceTable, results: Results) -> str:
         _ERRORS_SHOWN,
         "",
         *(line for timing in ENGINE_TIMINGS for line in _error_table(timing, results)),
-        "![TPOT and TTFT of both simulators over load](docs/fidelity_loads.png)",
+        "![TPOT and TTFT of both simulators over load](../fidelity_loads.png)",
         "",
         _EXPLANATION_SHOWN,
         "",
@@ -289,7 +289,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = OptionParser(prog="python -m simulator.reference.fidelity_report", description=__doc__)
     parser.add_argument("--full", action="store_true", help="print every setting at every load")
     parser.add_argument("--speed", action="store_true", help="only measure how fast the simulators run")
-    parser.add_argument("--no-write", action="store_true", help="leave ENVIRONMENT.md and docs/ alone")
+    parser.add_argument("--no-write", action="store_true", help="leave docs/ alone")
     args = parser.parse_args(argv)
     table = load_trace_table()
     if args.speed:

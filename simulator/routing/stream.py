@@ -51,7 +51,7 @@ NEAR_MEAN, NEAR_SIGMA = 0.70, 0.055
 NEAR_RIGHT = 0.3
 """Similarity of one question worded twice, of two neighbouring questions, and how often the answer to one
 does for the other. With them a cache that is always asked hits and errs as published (arXiv 2411.05276: 62
-to 69 % hits, over 97 % of them right); ENVIRONMENT.md has what was measured."""
+to 69 % hits, over 97 % of them right); docs/environments/routing.md has what was measured."""
 KB_SEEN_RIGHT, KB_SEEN_WRONG = 0.95, 0.08
 KB_RELIABLE = 0.95
 LENGTH_NOISE = 0.2

@@ -13,7 +13,7 @@ import yaml
 from inferencegym.registry import EnvSpec
 from tests.live import ROOT
 
-DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 ROOMS = ("serving", "autoscaling", "routing", "market")
 LAYERS = ("simulator", "env", "grader", "agents", "inferencegym", "server", "tests", "docs")

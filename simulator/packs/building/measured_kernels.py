@@ -1,7 +1,7 @@
 """Kernel timings measured on real GPUs, from NVIDIA's aiconfigurator-core (extra ``traces``).
 
 A build-time tool: nothing that serves requests imports this module, and the library is imported only when
-a source is made. What the library times on silicon and what it models itself is in ENVIRONMENT.md.
+a source is made. What the library times on silicon and what it models itself is in docs/physics/packs.md.
 """
 
 from __future__ import annotations

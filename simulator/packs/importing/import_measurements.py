@@ -81,7 +81,7 @@ PARAMETERS = (
 )
 """Priors: the roofline's efficiencies were fitted on one card and differ by some tens of per cent between
 kernels and cards; tiers among themselves by less. Published vLLM runs lie up to 5 ms a step behind their
-kernels at batch 64 (ENVIRONMENT.md), and HTTP, tokenizer and scheduler take some ms a request."""
+kernels at batch 64 (docs/physics/packs.md), and HTTP, tokenizer and scheduler take some ms a request."""
 
 _SIGMA = {"tpot_ms": 0.03, "ttft_ms": 0.08, "latency_s": 0.03}
 """Relative scatter of a measured figure about the best such model: TTFT varies more from run to run."""

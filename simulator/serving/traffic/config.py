@@ -1,7 +1,7 @@
 """What a workload is: arrivals, lengths, classes and objectives of a task, validated on load.
 
 The shipped ones live in ``simulator/data/workload_configs.json``; every number there is either of the task
-definition or a calibrated free parameter that ENVIRONMENT.md explains.
+definition or a calibrated free parameter that docs/decisions.md explains.
 """
 
 from __future__ import annotations

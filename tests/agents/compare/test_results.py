@@ -1,4 +1,4 @@
-"""The committed results say what ENVIRONMENT.md says, and playing gives them again."""
+"""The committed results say what docs/environments says, and playing gives them again."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ Table = dict[str, dict[str, str]]
 
 
 def chapter(env: str) -> str:
-    """An environment's part of ENVIRONMENT.md, up to the next chapter."""
-    text = (ROOT / "ENVIRONMENT.md").read_text(encoding="utf-8")
-    return text.partition(f"\n# {get_spec(env).id}\n")[2].partition("\n# ")[0]
+    """An environment's chapter."""
+    return (ROOT / "docs" / "environments" / f"{env}.md").read_text(encoding="utf-8")
 
 
 def tables(env: str) -> Iterator[tuple[str, Table]]:

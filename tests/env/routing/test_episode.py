@@ -229,7 +229,8 @@ def test_actions_change_what_comes_next(task_id: str) -> None:
 
 
 def test_texts_tell_own_answers_from_neighbours() -> None:
-    """As ENVIRONMENT.md says: the nearest answer is the question's own exactly when both texts agree."""
+    """As docs/environments/routing.md says: the nearest answer is the question's own exactly when both texts
+    agree."""
     env = started("stream_2", 4)
     observation = env.play.observe(0.0, {})  # type: ignore[union-attr]
     texts, own = dict[str, str](), list[bool]()

@@ -48,4 +48,4 @@ def test_the_success_line_lies_below_the_optimum_and_far_above_the_floor(task_id
 
 
 def test_the_table_of_the_documentation_is_the_commands() -> None:
-    assert table() in (ROOT / "ENVIRONMENT.md").read_text(encoding="utf-8")
+    assert table() in (ROOT / "docs" / "environments" / "routing.md").read_text(encoding="utf-8")

@@ -1,4 +1,5 @@
-"""The fidelity report says what the code gives: rows of ENVIRONMENT.md against the same row computed here."""
+"""The fidelity report says what the code gives: rows of docs/physics/fidelity.md against the same row
+computed here."""
 
 from __future__ import annotations
 
@@ -77,8 +78,8 @@ def test_the_rows_of_the_pack_are_the_comparison_s():
 
 def test_the_pictures_exist_and_are_small():
     for name in ("fidelity_loads.png", "fidelity_measured.png"):
-        assert f"docs/{name}" in SECTION
-        assert 5_000 < (REPORT_PATH.parent / "docs" / name).stat().st_size < 150_000
+        assert f"](../{name})" in SECTION
+        assert 5_000 < (REPORT_PATH.parents[1] / name).stat().st_size < 150_000
 
 
 def test_a_section_goes_between_its_markers():

@@ -1,4 +1,4 @@
-"""How far the grids swing and what waiting saves on each, as ENVIRONMENT.md says it."""
+"""How far the grids swing and what waiting saves on each, as docs/environments/routing.md says it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Half of the published runs predicts the other half; ENVIRONMENT.md quotes the figures."""
+"""Half of the published runs predicts the other half; docs/physics/packs.md quotes the figures."""
 
 from __future__ import annotations
 
