@@ -149,8 +149,7 @@ def _section(table: TraceTable, results: Results) -> str:
     lines = [
         "## Pack against published latencies",
         "",
-        "Whole offline batches, nothing fitted; "
-        "run by run [with the pack](packs.md#against-published-latencies).",
+        "Whole offline batches, nothing fitted; run by run [there](packs.md#against-published-latencies).",
         "",
         "| framework | runs | median error | largest | mean |",
         "|---|--:|--:|--:|--:|",
