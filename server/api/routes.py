@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -73,7 +74,9 @@ class RestEndpoints:
         start = self._bound.parse_reset(body)
         async with self._resetting.of(client) as others:
             episode, observation = await self._bound.begin_beside(start, always=others)
-        session = self._services.sessions.create(start, episode, self._bound, client)
+            # A new session may have to cool an older one, which takes as long as the reset.
+            create = partial(self._services.sessions.create, start, episode, self._bound, client)
+            session = await anyio.to_thread.run_sync(create) if others else create()
         return json_response(
             {
                 "session_id": session.id,
