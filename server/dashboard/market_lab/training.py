@@ -54,7 +54,7 @@ class Wanted(NamedTuple):
     objective: tuple[Any, ...] = ()
 
 
-@costs_steps(4000)
+@costs_steps(12000)
 async def train(request: gr.Request, *values: Any) -> AsyncGenerator[tuple[Any, ...]]:
     """Train a policy on the chosen market, show how it comes along, then play it against the evolved one.
 
